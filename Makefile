@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker tlc durable-streams browser demo demo-console demo-gateway axe screenshots check test test-parts test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker tlc durable-streams browser demo demo-console demo-gateway axe screenshots check test test-parts test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package native-wheel spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -151,6 +151,9 @@ localstack: setup emulators  ## Run everything on LocalStack and DynamoDB Local,
 
 spark-package: setup tools  ## Package the jobs for spark-submit and EMR Serverless into build/spark: ARCHITECTURE=x86_64 or aarch64, NATIVE=FILE for the native module
 	@$(BIN)/python scripts/spark_package.py --architecture $(or $(ARCHITECTURE),x86_64) $(if $(NATIVE),--native $(NATIVE))
+
+native-wheel: setup  ## Build wheels of the native module into build/native, for x86_64 and aarch64: ARCHITECTURE= for one of them
+	@$(BIN)/python -m scripts.native_wheel $(ARCHITECTURE)
 
 spark-local: setup java  ## Run compaction and replay by spark-submit on a local archive, and print commands to paste
 	@$(BIN)/python scripts/spark_local.py

@@ -18,6 +18,7 @@ from bench.harness import LAYER, MB, MIB, ROOT, Aim, CannotMeasureError, Cell, S
 from bench.load import stream
 from bench.local_s3 import LocalS3
 from bench.orders import make_orders
+from bench.usage import tree_cpu_s
 from coldstream.format.native import NATIVE
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ SEGMENT_BYTES = 500_000_000
 ROUNDS = 3
 CORES = 2
 COLUMNS = ("value", "stream", "offset", "chunk_timestamp")
+READY = "no reading"
+ORDER_BYTES = 380
 AIMS = {"plain": 1.0, "with properties, all columns": 1.0, "compressed": 1.5}
 """Of Parquet's speed."""
 
@@ -38,7 +41,7 @@ have four of AMQP's and four of their own, and are read with all columns. The co
 compaction (zstd-seekable). The baseline is the same scan of Parquet files that Spark has written of it (snappy, on the
 local disk). The fragments come from an S3 without limits that shares the machine. Tasks decode with the native module
 (docs/native.md); "in Python" is a second run without it, and its ratio that to the Parquet of the same run. One round
-to warm up, then {ROUNDS} rounds, in turns; medians."""
+to warm up, then {ROUNDS} rounds, in turns; medians. The CPU seconds are those of Spark and its Python workers."""
 
 
 def measure() -> Section:
@@ -90,7 +93,12 @@ def measure() -> Section:
         how=HOW,
         columns=("what", "rows/s", "MB/s of the archive", "of Parquet"),
         rows=tuple(table),
-        notes=(f"Seconds, least and most: {spread}", f"Rows: {rows['plain']:,}"),
+        notes=(
+            f"Seconds, least and most: {spread}",
+            f"CPU s: {'; '.join(f'{what} {median(each):.2f}' for what, each in runs[0]['cpu_s'].items())}",
+            f'"{READY}": a source that hands Spark ready batches of as many bytes as plain orders have, as a limit',
+            f"Rows: {rows['plain']:,}",
+        ),
         aims=tuple(aims),
     )
 
@@ -112,8 +120,10 @@ def _native_path() -> tuple[str, ...]:
 
 def scan(directory: str) -> dict[str, dict[str, Any]]:
     """Scan streams and their Parquet in turns. Called by `harness.in_child`. Returns seconds, and rows."""
-    from coldstream_spark import register  # noqa: PLC0415  only this process needs Spark
+    from coldstream_spark import register  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    from bench.ready_batches import ReadyBatches  # noqa: PLC0415  only this process needs Spark
 
     spark: SparkSession = (
         SparkSession.builder.master(f"local[{CORES}]")
@@ -125,6 +135,7 @@ def scan(directory: str) -> dict[str, dict[str, Any]]:
         .getOrCreate()
     )
     register(spark)
+    spark.dataSource.register(ReadyBatches)
 
     def archived(number: int, columns: str | None) -> DataFrame:
         reader = spark.read.format("coldstream").option("stream", stream(number).name)
@@ -138,13 +149,18 @@ def scan(directory: str) -> dict[str, dict[str, Any]]:
         archived(number, columns).write.mode("overwrite").parquet(path)
         contenders[what] = partial(archived, number, columns)
         contenders[f"{what}; Parquet"] = partial(spark.read.parquet, path)
+    ready = {"rows": SEGMENT_BYTES // ORDER_BYTES, "valueBytes": ORDER_BYTES, "batchRows": 5000, "tasks": 2 * CORES}
+    contenders[READY] = lambda: spark.read.format("ready").options(**{name: str(n) for name, n in ready.items()}).load()
     seconds: dict[str, list[float]] = {what: [] for what in contenders}
+    cpu_s: dict[str, list[float]] = {what: [] for what in contenders}
     for number in range(ROUNDS + 1):
         for what, frame in contenders.items():
+            cpu_began = tree_cpu_s(os.getpid())
             with Stopwatch() as stopwatch:
                 frame().write.format("noop").mode("overwrite").save()
             if number:
                 seconds[what].append(stopwatch.seconds)
-    rows = {what: frame().count() for what, frame in contenders.items()}
+                cpu_s[what].append(tree_cpu_s(os.getpid()) - cpu_began)
+    rows = {what: frame().count() for what, frame in contenders.items() if what != READY}
     spark.stop()
-    return {"seconds": seconds, "rows": rows}
+    return {"seconds": seconds, "cpu_s": cpu_s, "rows": rows}

@@ -18,6 +18,13 @@ def cpu_s(process_id: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def tree_cpu_s(process_id: int) -> float:
+    """Return the CPU seconds of a process and of all below it up to now, those that have ended included."""
+    fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    own = sum(map(int, fields[11:15])) / _TICKS_PER_S  # the last two: children that were waited for
+    return own + sum(map(tree_cpu_s, children(process_id)))
+
+
 def rss_bytes(process_id: int) -> int:
     """Return the memory that a process holds now."""
     lines = Path(f"/proc/{process_id}/status").read_text(encoding="utf-8").splitlines()

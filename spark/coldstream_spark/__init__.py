@@ -2,8 +2,8 @@
 
     datasource.py   what Spark calls: batch queries; streaming.py, limits.py, positions.py: streaming queries
     options.py      the options of a query; location.py: where its archive is
-    plan.py         streams and offsets, cut into partitions; filters.py: conditions that narrow them
-    read_task.py    what an executor reads
+    plan.py         streams and offsets, cut into partitions (packing.py); filters.py: conditions that narrow them
+    read_task.py    what an executor reads; counts.py: how many messages there are, by the manifest
     tables.py       a streaming query into files: replay.py --to-parquet; checkpoint.py, summary.py: how far it is
 
 Spark finds the source by itself if these packages are on the path that it was started with (pyspark_coldstream). If

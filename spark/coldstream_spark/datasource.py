@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from coldstream.errors import InvalidSettingError
+from coldstream_spark.counts import COUNTS_SCHEMA, CountsReader
 from coldstream_spark.filters import ScanFilter
 from coldstream_spark.options import SourceOptions
 from coldstream_spark.plan import batch_ranges, plan_partitions
@@ -32,17 +33,21 @@ class ColdstreamDataSource(DataSource):
         return "coldstream"
 
     def schema(self) -> StructType:
-        """Return the columns that the options name."""
-        return spark_schema(self._parsed.columns)
+        """Return the columns that the options name, or those of counts."""
+        return COUNTS_SCHEMA if self._parsed.counts else spark_schema(self._parsed.columns)
 
-    def reader(self, schema: StructType) -> ColdstreamReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
         self._check(schema)
+        if self._parsed.counts:
+            return CountsReader(self._parsed)
         return (PushingReader if self._parsed.push_filters else ColdstreamReader)(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """Return the reader of a streaming query."""
         self._check(schema)
+        if self._parsed.counts:
+            raise InvalidSettingError("option counts", "is for batch queries")
         return (ColdstreamStreamReader if self._parsed.sharded is None else ShardedStreamReader)(self._parsed)
 
     def _check(self, schema: StructType) -> None:

@@ -42,9 +42,9 @@ class ArchiveLocation:
         """Return the manifest's table."""
         return _table(self)
 
-    def open_bucket(self) -> S3Objects:
-        """Return the bucket's objects."""
-        return _bucket(self)
+    def open_bucket(self, connections: int = 10) -> S3Objects:
+        """Return the bucket's objects, over so many connections."""
+        return _bucket(self, connections)
 
     def set_variables(self) -> None:
         """Set the variables in this process, a Python worker that Spark started: the SDK reads its environment."""
@@ -66,13 +66,13 @@ def _table(location: ArchiveLocation) -> DynamoTable:
 
 
 @cache
-def _bucket(location: ArchiveLocation) -> S3Objects:
+def _bucket(location: ArchiveLocation, connections: int) -> S3Objects:
     """Make the client once a process: a worker runs one task after another, and a client takes 0.2 s.
 
     All objects that exist by then live as long as the worker. Spark collects garbage after each task, and Python now
     and then: without `freeze`, searching them each time takes a sixth of the CPU of a scan.
     """
     location.set_variables()
-    objects = S3Objects(location.bucket)
+    objects = S3Objects(location.bucket, connections=connections)
     gc.freeze()
     return objects

@@ -41,6 +41,7 @@ NAMES = (
     "maxBytesPerTrigger",
     "failOnDataLoss",
     "pushFilters",
+    "counts",
     "table",
     "bucket",
     "endpoint",
@@ -85,6 +86,7 @@ class SourceOptions:
     max_bytes: int | None
     fail_on_data_loss: bool
     push_filters: bool
+    counts: bool
     location: ArchiveLocation
 
     @classmethod
@@ -124,6 +126,7 @@ class SourceOptions:
             max_bytes=_number(options, "maxBytesPerTrigger"),
             fail_on_data_loss=_truth(options, "failOnDataLoss", default="true"),
             push_filters=_push_filters(options.get("pushFilters", "false")),
+            counts=_counts(options),
             location=ArchiveLocation.of(options, environment),
         )
 
@@ -270,6 +273,14 @@ def _push_filters(text: str) -> bool:
             " query or in several, Spark leaves out rows",
         )
     return text.lower() == ONE_SCAN
+
+
+def _counts(options: Mapping[str, str]) -> bool:
+    counts = _truth(options, "counts", default="false")
+    excluded = [name for name in ("columns", "pushFilters") if name in options]
+    if counts and excluded:
+        raise InvalidSettingError(f"option {excluded[0]}", "is about messages, and counts gives a row a fragment")
+    return counts
 
 
 def _truth(options: Mapping[str, str], name: str, *, default: str) -> bool:

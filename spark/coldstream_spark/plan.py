@@ -5,37 +5,26 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from coldstream.errors import GapError, StreamNotFoundError
 from coldstream.manifest.entry import Gap
-from coldstream.manifest.shard_rank import RankedStretch
 from coldstream.manifest.shard_starts import version_at
-from coldstream.manifest.spec import FIRST, NEXT, AtOffset
+from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp
 from coldstream.manifest.stream import StreamId
-from coldstream.read.scan import SLICE_BYTES, ScanSlice, offset_of, plan_scan
+from coldstream.read.scan import SLICE_BYTES, offset_of, plan_scan
+from coldstream.resolve.attach import Attachment, attach
+from coldstream.resolve.tail import Tail
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.store.streams import newest
-from coldstream.units import MAX_OFFSET, MIB, Offset, TimestampMs
+from coldstream.units import MAX_OFFSET, MIN_TIMESTAMP_MS, Offset, TimestampMs
 from coldstream_spark.filters import ScanFilter
 from coldstream_spark.options import SourceOptions
+from coldstream_spark.packing import RangeSlice, ScanPartition, pack
 from coldstream_spark.plan_range import OffsetRange
 from coldstream_spark.shards import ArchivedShard, at_once, find_shard_map, find_shards
 
-PARTITION_BYTES = 128 * MIB
-"""Most bytes of one task, as far as the archive can be cut there."""
-
 _PAGE_STREAMS = 1000
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ScanPartition:
-    """What one task reads of one stream, in the order of offsets; of a sharded stream, of one stretch."""
-
-    name: str
-    slices: tuple[ScanSlice, ...]
-    stretch: RankedStretch | None = None
 
 
 def find_streams(table: ManifestReads, options: SourceOptions, *, may_miss: bool = False) -> list[StreamId]:
@@ -83,7 +72,8 @@ def batch_ranges(
         for reached in (start, end):
             if reached > head.next_offset:
                 report_loss(options, stream, Gap(head.next_offset, reached, "not archived yet"))
-        start, end = Offset(max(start, conditions.start)), Offset(min(end, head.next_offset, conditions.end))
+        first_wanted = max(conditions.start, _first_since(table, stream, conditions.earliest))
+        start, end = Offset(max(start, first_wanted)), Offset(min(end, head.next_offset, conditions.end))
         if start < end:
             exactly = isinstance(first, AtOffset) and start == first.offset
             ranges.append(OffsetRange(stream, start, end, exactly))
@@ -100,7 +90,8 @@ def _shard_ranges(
     bounds = at_once(lambda index: shard_bounds(table, objects, options, shards[index]), range(len(shards)))
     for shard, (first, last) in zip(shards, bounds, strict=True):
         if conditions.streams is None or shard.partition.name in conditions.streams:
-            start, end = Offset(max(first, conditions.start)), Offset(min(last, conditions.end))
+            since = _first_since(table, shard.stream, conditions.earliest)
+            start, end = Offset(max(first, conditions.start, since)), Offset(min(last, conditions.end))
             yield from shard.cut(OffsetRange(shard.stream, start, end, exactly=False))
 
 
@@ -117,32 +108,37 @@ def shard_bounds(
     return max(start, shard.begins), min(end, head.next_offset)
 
 
+def _first_since(table: ManifestReads, stream: StreamId, earliest: int) -> Offset:
+    """Return an offset before which every chunk is older than `earliest`, so that no entry before it is listed.
+
+    There is none such for a latest time: a leader's clock may run backwards, and the manifest has greatest times alone.
+    Cost: that of `attach`.
+    """
+    if earliest == MIN_TIMESTAMP_MS:
+        return Offset(0)
+    match attach(table, stream, AtTimestamp(TimestampMs(earliest)), 1):
+        case Tail(next_offset):
+            return next_offset
+        case Gap() as gap:
+            return gap.first_offset
+        case Attachment() as found:
+            return Offset(found.start.chunk_id)
+
+
 def plan_partitions(
     table: ManifestReads, options: SourceOptions, ranges: Sequence[OffsetRange], earliest: int
 ) -> list[ScanPartition]:
-    """Cut ranges into partitions: `minPartitions` of them, or as many as the sparse index has points to cut at.
+    """Cut ranges into partitions: at least `minPartitions`, or as many as the sparse index has points to cut at.
 
     No byte is in two partitions. Chunks before `earliest`, in ms, may be left out. Raises GapError, unless the options
     say to read on after gaps.
     """
     found = list(_steps(table, ranges, earliest, SLICE_BYTES, lambda stream, gap: report_loss(options, stream, gap)))
-    total_bytes = sum(step.data_bytes for _, step in found)
-    most_bytes = min(PARTITION_BYTES, max(1, total_bytes // options.min_partitions))
-    if most_bytes < SLICE_BYTES:
+    share_bytes = sum(step.data_bytes for _, step in found) // options.min_partitions
+    if share_bytes < SLICE_BYTES:
         # There is less than a slice for each partition: it is planned again in smaller steps.
-        found = list(_steps(table, ranges, earliest, most_bytes, lambda *_: None))
-    partitions: list[ScanPartition] = []
-    joined_bytes = 0
-    for one, step in found:
-        name, stretch = one.stream.name, one.stretch
-        is_same = bool(partitions) and (partitions[-1].name, partitions[-1].stretch) == (name, stretch)
-        if is_same and joined_bytes + step.data_bytes <= most_bytes:
-            partitions[-1] = replace(partitions[-1], slices=(*partitions[-1].slices, step))
-            joined_bytes += step.data_bytes
-        else:
-            partitions.append(ScanPartition(name, (step,), stretch))
-            joined_bytes = step.data_bytes
-    return partitions
+        found = list(_steps(table, ranges, earliest, max(1, share_bytes), lambda *_: None))
+    return pack(found, options.min_partitions)
 
 
 def _steps(
@@ -151,7 +147,7 @@ def _steps(
     earliest: int,
     slice_bytes: int,
     on_gap: Callable[[StreamId, Gap], None],
-) -> Iterator[tuple[OffsetRange, ScanSlice]]:
+) -> Iterator[RangeSlice]:
     """Yield the slices of ranges, each with its range."""
     for one in ranges:
         for step in plan_scan(

@@ -88,3 +88,21 @@ def test_weight_alone_may_be_the_bound(pool: Executor) -> None:
         assert window.has_room(1)
         window.submit(lambda: 1, 1)
     assert not window.has_room(1)
+
+
+def test_items_in_flight_are_bounded_by_their_weight(pool: Executor) -> None:
+    lock, flying, most = threading.Lock(), 0, 0
+
+    def carry(weight: int) -> int:
+        nonlocal flying, most
+        with lock:
+            flying += weight
+            most = max(most, flying)
+        with lock:
+            flying -= weight
+        return weight
+
+    weights = [1, 1, 8, 1, 20, 1, 1]
+    assert list(map_ahead(pool, carry, weights, max_calls=9, max_weight=10, weigh=lambda weight: weight)) == weights
+    # One that is heavier than all of it goes alone.
+    assert most <= 20

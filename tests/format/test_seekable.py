@@ -61,6 +61,13 @@ def test_several_frames_decompress_to_one_content() -> None:
     assert unpack(packed, 400_008) == b"".join(parts)
 
 
+def test_the_content_is_in_bytes_which_the_native_module_reads_without_a_copy() -> None:
+    parts = [content(size, seed=size) for size in (100_000, 8)]
+    view = decompress_frames(b"".join(map(compress_frame, parts)), 100_008, source="x", position=0)
+    assert type(view.obj) is bytes
+    assert view.obj == b"".join(parts)
+
+
 def test_the_command_zstd_gives_the_content_back_and_finds_a_checksum(zstd: Callable[..., bytes]) -> None:
     parts = [content(size, seed=size) for size in (8, 100_000, 300_000)]
     frames = [compress_frame(part) for part in parts]

@@ -24,6 +24,7 @@ from coldstream.errors import (
 )
 from coldstream.rows.schema import schema_of
 from coldstream.store.objects import S3Objects
+from coldstream.store.table import DynamoTable
 from coldstream.units import ByteRange
 from tests.support.amqp_samples import encode
 from tests.support.source import Emulated, body, chunks
@@ -208,6 +209,28 @@ def test_conditions_leave_out_nothing_that_they_allow(
         for kind, column, value in filters
     ]
     assert offsets(orders, made, stream="orders", pushFilters="one-scan") == list(expected)
+
+
+def test_fragments_before_an_earliest_time_are_not_even_listed(
+    archive: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = archive.stream("orders")
+    for number in range(6):
+        stream.add(5 * number, chunks(1, start_ms=1000 * (1 + number)))
+    listed: list[int] = []
+    log_from_offset = DynamoTable.log_from_offset
+
+    def counted(table: DynamoTable, incarnation: Any, offset: Any, limit: int) -> Any:
+        page = log_from_offset(table, incarnation, offset, limit)
+        listed.extend(entry.first_offset for entry in page.entries)
+        return page
+
+    monkeypatch.setattr(DynamoTable, "log_from_offset", counted)
+    since = [conditions.GreaterThanOrEqual(("chunk_timestamp",), at(5))]
+    assert offsets(archive, since, stream="orders", pushFilters="one-scan") == list(range(20, 30))
+    assert min(listed) == 20
+    after_all = [conditions.GreaterThan(("chunk_timestamp",), at(60))]
+    assert offsets(archive, after_all, stream="orders", pushFilters="one-scan") == []
 
 
 def test_conditions_on_offsets_are_kept_to_the_row_and_those_on_times_left_to_spark() -> None:

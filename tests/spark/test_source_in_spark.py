@@ -43,6 +43,16 @@ def test_sql_reads_through_a_view(source: Any, orders: Emulated) -> None:
     assert (row.n, row.last) == (30, 39)
 
 
+def test_sql_counts_messages_by_the_manifest(source: Any, orders: Emulated) -> None:
+    source.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW counts_of_orders USING coldstream OPTIONS (counts 'true',"
+        f" stream 'orders', table '{orders.options['table']}', bucket '{orders.options['bucket']}')"
+    )
+    (row,) = source.sql("SELECT sum(messages) AS n, max(next_offset) AS end FROM counts_of_orders").collect()
+    assert (row.n, row.end) == (40, 40)
+    assert load(source, orders, stream="orders", counts="true", startingOffsets="latest").count() == 0
+
+
 def test_a_table_would_lose_its_options_so_there_is_none(source: Any, orders: Emulated) -> None:
     options = ", ".join(f"{name} '{value}'" for name, value in {**orders.options, "stream": "orders"}.items())
     with pytest.raises(Exception, match=r"Spark does not hand the options on .* CREATE TEMPORARY VIEW"):

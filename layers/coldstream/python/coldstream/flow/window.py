@@ -62,19 +62,26 @@ class Window(Generic[Result]):
 
 
 def map_ahead(
-    executor: Executor, call: Callable[[Item], Result], items: Iterable[Item], *, max_calls: int
+    executor: Executor,
+    call: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    max_calls: int,
+    max_weight: int | None = None,
+    weigh: Callable[[Item], int] = lambda _: 0,
 ) -> Iterator[Result]:
-    """Yield `call(item)` for each item, in order, with `max_calls` of them in flight.
+    """Yield `call(item)` for each item, in order, with `max_calls` of them in flight, of `max_weight` by `weigh`.
 
     Unlike `Executor.map` it takes items only as there is room, so that `items` may be without end.
     """
-    window: Window[Result] = Window(executor, max_calls=max_calls)
+    window: Window[Result] = Window(executor, max_calls=max_calls, max_weight=max_weight)
     try:
         for item in items:
-            if not window.has_room():
+            weight = weigh(item)
+            while not window.has_room(weight):
                 yield window.take()
             # The default binds this item: the call may run when the loop is at a later one.
-            window.submit(lambda item=item: call(item))  # type: ignore[misc]  # mypy infers no lambda with a default
+            window.submit(lambda item=item: call(item), weight)  # type: ignore[misc]  # mypy infers no such lambda
         while len(window):
             yield window.take()
     finally:

@@ -83,6 +83,31 @@ def plan_scan(
     Cost: a GetItem, one Query a page, and one more and a GetItem for each gap, made as the iteration proceeds. Raises
     StreamNotFoundError if nothing of the stream is archived, or the stream is deleted.
     """
+    for found in plan_entries(table, stream, start, end, exactly=exactly, page_entries=page_entries):
+        if isinstance(found, Gap):
+            yield found
+        else:
+            yield from slices_of(found.entry, found.start, end, slice_bytes, not_before)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFrom:
+    """An entry that is read from the offset `start` on: what is before it is in the entry before."""
+
+    entry: FragmentEntry
+    start: Offset
+
+
+def plan_entries(
+    table: ManifestReads,
+    stream: StreamId,
+    start: Offset,
+    end: Offset | None = None,
+    *,
+    exactly: bool = False,
+    page_entries: int = PAGE_ENTRIES,
+) -> Iterator[EntryFrom | Gap]:
+    """Yield the entries and the gaps of what `plan_scan` reads, at the same cost. Raises StreamNotFoundError."""
     head = table.head(stream.incarnation)
     if head is None or head.stream != stream or head.is_deleted:
         raise StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
@@ -105,7 +130,7 @@ def plan_scan(
                         break
                     if entry.next_offset > at:
                         # From `at`: while a compaction is under way, a merged entry overlaps those it replaces.
-                        yield from _slices(entry, at, end, slice_bytes, not_before)
+                        yield EntryFrom(entry, at)
                         at = entry.next_offset
         # A cursor is exact. `AtOffset` before the first archived offset means that one, which would hide a hole.
         spec = Cursor(stream.incarnation, at)
@@ -161,8 +186,12 @@ def offset_of(table: ManifestReads, objects: ObjectReads, stream: StreamId, spec
     raise StreamNotFoundError(f"{stream} has no chunk at or after {spec}, although its manifest says so")
 
 
-def _slices(
-    entry: FragmentEntry, start: Offset, end: Offset | None, slice_bytes: int, not_before: TimestampMs
+def slices_of(
+    entry: FragmentEntry,
+    start: Offset,
+    end: Offset | None,
+    slice_bytes: int = SLICE_BYTES,
+    not_before: TimestampMs = TimestampMs(MIN_TIMESTAMP_MS),  # noqa: B008  a NewType is its value
 ) -> Iterator[ScanSlice]:
     """Yield slices of one fragment, each made of as many steps of its sparse index as fit."""
     last = entry.next_offset if end is None else min(end, entry.next_offset)
