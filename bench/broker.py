@@ -25,6 +25,8 @@ SEGMENT_BYTES = 10_000_000
 RETENTION_BYTES = 30_000_000
 SETTLE_S = 60
 ROUNDS = 4
+NICE = 10
+"""As in deploy/coldstream-agent.service."""
 PACED = f"{PACED_PER_S:,} messages/s"
 FAST = "as fast as it goes"
 ALONE, BESIDE = "broker alone", "agent beside it"
@@ -34,8 +36,8 @@ Messages of {BODY_BYTES} bytes are published to a new stream of a real broker, w
 {SEGMENT_BYTES // MB} MB and a retention of {RETENTION_BYTES // MB} MB: first {PACED_S} s at a given rate, then
 {FAST_MESSAGES:,} messages as fast as they are confirmed. This is done without an agent, and with one that pins,
 proves, stages and announces the segments that roll, in turns, {ROUNDS} rounds. CPU is that of the broker's and of
-the agent's process, from the first message to the last confirm. Publisher, broker and agent share the machine; the
-emulated AWS and the functions run at the lowest priority."""
+the agent's process, from the first message to the last confirm. Publisher, broker and agent share the machine. The
+agent has the priority of its systemd unit (nice {NICE}), the emulated AWS and the functions the lowest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def measure() -> Section:
 @contextmanager
 def _agent(aws: EmulatedStack, broker: Broker, state: Path) -> Iterator[AgentProcess]:
     options = ("--data", broker.data_directory, "--scan", "10s")
-    with AgentProcess(aws.environment, state, broker.stream_uri, *options) as agent:
+    with AgentProcess(aws.environment, state, broker.stream_uri, *options, nice=NICE) as agent:
         agent.wait_ready()
         yield agent
 

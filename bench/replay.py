@@ -74,6 +74,7 @@ def measure() -> Section:
         for what, run in medians.items()
     ]
     ratio = medians[RAW].messages_per_s / baseline
+    decoded_ratio = medians[DECODED].messages_per_s / baseline
     spread = "; ".join(f"{what} {min(found):,.0f} to {max(found):,.0f}" for what, found in rates.items())
     return Section(
         title="Replay into a broker",
@@ -81,7 +82,10 @@ def measure() -> Section:
         columns=("what", "messages/s", "of rstream", "CPU s", "peak memory, MB"),
         rows=tuple(rows),
         notes=(f"Least and most messages/s: {spread}",),
-        aims=(Aim("5x of rstream's rate, or more", f"{ratio:.1f}x", ratio >= 5),),
+        aims=(
+            Aim("5x of rstream's rate, or more", f"{ratio:.1f}x", ratio >= 5),
+            Aim("3x of rstream's rate, or more, through a function", f"{decoded_ratio:.1f}x", decoded_ratio >= 3),
+        ),
     )
 
 

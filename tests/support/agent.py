@@ -24,10 +24,13 @@ START_S = 30
 class AgentProcess:
     """An agent with its own state directory; it may be killed and started again."""
 
-    def __init__(self, environment: Mapping[str, str], state: Path, broker_uri: str, *options: str | Path) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], state: Path, broker_uri: str, *options: str | Path, nice: int = 0
+    ) -> None:
         self.state = state
         self._environment = {**os.environ, **environment, "COLDSTREAM_BROKER": broker_uri, "PYTHONPATH": str(PACKAGES)}
         self._options = [str(option) for option in options]
+        self._nice = nice
         self._process: subprocess.Popen[bytes] | None = None
         self.log = state.parent / f"{state.name}.log"
 
@@ -50,7 +53,9 @@ class AgentProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "coldstream.cli.main", "agent", "--state", str(self.state)]
+        # nice becomes the agent, so the process is the same.
+        command = ["nice", "-n", str(self._nice)] if self._nice else []
+        command += [sys.executable, "-m", "coldstream.cli.main", "agent", "--state", str(self.state)]
         command += ["--listen", "127.0.0.1:0", "--scan", "500ms", *self._options]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
