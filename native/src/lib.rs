@@ -16,11 +16,12 @@ mod row;
 mod rows;
 mod scan;
 mod unpacked;
+mod verified;
 
 use pyo3::prelude::*;
 
 /// Raised with each change of what Python calls: a module of another build is not used.
-const CONTRACT: u32 = 1;
+const CONTRACT: u32 = 2;
 
 #[pymodule]
 fn _coldstream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -30,5 +31,6 @@ fn _coldstream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<messages::NativeMessages>()?;
     module.add_class::<rows::NativeRows>()?;
     module.add_class::<rows::NativeBatch>()?;
+    module.add_function(wrap_pyfunction!(verified::verified_to, module)?)?;
     Ok(())
 }
