@@ -36,6 +36,12 @@ class Buffers:
         self._remember(buffer)
         return data
 
+    @property
+    def kept_bytes(self) -> int:
+        """Size of the buffers that are remembered, free or not."""
+        with self._lock:
+            return sum(map(_size, self._known))
+
     def clear(self) -> None:
         """Forget all buffers: what nobody holds is freed."""
         with self._lock:
@@ -46,7 +52,7 @@ class Buffers:
             # The last one first: its pages are the likeliest to be in a cache.
             for number in reversed(range(len(self._known))):
                 buffer = self._known[number]
-                if size_bytes <= _size(buffer) <= 2 * size_bytes and _references(buffer) == _REFERENCES_OF_FREE:
+                if size_bytes <= _size(buffer) <= 2 * size_bytes and _is_free(buffer):
                     return self._known.pop(number)
         # With room for the next range, which is about as large. What is never written takes no memory.
         return BytesIO(bytes(size_bytes + size_bytes // 4))
@@ -61,6 +67,10 @@ class Buffers:
 
 def _size(buffer: BytesIO) -> int:
     return len(buffer.getvalue())  # which copies nothing
+
+
+def _is_free(buffer: BytesIO) -> bool:
+    return _references(buffer) == _REFERENCES_OF_FREE
 
 
 def _references(buffer: BytesIO) -> int:

@@ -58,9 +58,7 @@ class HttpClient:
         self._trust = trust
         self._servers: dict[str, HttpConnections] = {}
 
-    def get(
-        self, url: str, headers: Callable[[], Mapping[str, str]], read: Callable[[HttpResponse], T]
-    ) -> T:
+    def get(self, url: str, headers: Callable[[], Mapping[str, str]], read: Callable[[HttpResponse], T]) -> T:
         """GET a URL and return what `read` makes of the response. As `request`."""
         return self.request("GET", url, headers, read)
 
@@ -129,9 +127,9 @@ class HttpClient:
                     found = read(HttpResponse(response))
                     if not response.isclosed():
                         connection.close()  # its end was not read, which would be taken for the next response
-            return found
         except (OSError, HTTPException) as err:
             raise UnavailableError(f"{method} {where}: {err}") from err
+        return found
 
     def _server(self, parts: SplitResult) -> HttpConnections:
         with self._lock:
