@@ -53,3 +53,19 @@ def test_a_pool_that_is_closed_releases_everybody() -> None:
         with pytest.raises(ClosedError):
             refused()
     may_end.set()
+
+
+def test_the_last_reader_that_ends_frees_the_memory_of_ranges() -> None:
+    pool = FetchPool(1)
+    one, two = pool.share(), pool.share()
+    buffers = pool.fetcher.buffers
+    place = id(buffers.fill(5000, lambda room: None).obj)
+    one.shutdown()
+    one.shutdown()
+    assert id(buffers.fill(5000, lambda room: None).obj) == place
+    held = buffers.fill(5000, lambda room: None)
+    two.shutdown()
+    # Nothing is known any more, so this is memory of its own, though the other is in use.
+    assert not buffers.kept_bytes
+    assert len(held) == 5000
+    pool.close()

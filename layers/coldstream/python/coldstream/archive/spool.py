@@ -6,6 +6,7 @@ FrameSpool    encoding `zstd-seekable`: compressed as they come, into the frames
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,12 @@ from coldstream.manifest.frames import Frames
 from coldstream.units import MIB
 
 SPOOL_BUFFER_BYTES = 256 << 10
+
+WRITE_BYTES = MIB
+"""A file system takes a write of this size for half of the processor time of many small ones, in larger pages."""
+
+MAX_PIECES = 512
+"""Pieces of one write; Linux takes 1024."""
 
 AHEAD_BYTES = 3 * MIB
 """Chunks that wait to be compressed: enough for both compressors, and half of what compaction may take."""
@@ -36,15 +43,22 @@ class SpooledObject:
 
 
 class PlainSpool:
-    """A fragment as it is. Every method but `discard` raises UnavailableError if the disk is full."""
+    """A fragment as it is. Every method but `discard` raises UnavailableError if the disk is full.
+
+    Memory: the pieces of one write, which are views of the blocks that they came in.
+    """
 
     def __init__(self, directory: Path | None) -> None:
-        self._body = _open(directory)
+        self._body = _open(directory, buffer_bytes=0)
+        self._pieces: list[bytes | memoryview] = []
+        self._size_bytes = 0  # of the pieces
 
     def write(self, view: bytes | memoryview) -> None:
-        """Take the next bytes."""
-        with _disk_errors():
-            self._body.write(view)
+        """Take the next bytes. The view has to stay as it is until they are written."""
+        self._pieces.append(view)
+        self._size_bytes += len(view)
+        if self._size_bytes >= WRITE_BYTES or len(self._pieces) == MAX_PIECES:
+            self._flush()
 
     def cut(self) -> None:
         """Take note that a point of the sparse index comes next, which nothing follows from here."""
@@ -52,14 +66,25 @@ class PlainSpool:
     def finish(self, footer: bytes, identity_bytes: int, identity_crc32: int, *, points: int) -> SpooledObject:  # noqa: ARG002  as the other
         """End the fragment, which has these points, size and CRC-32 with its footer."""
         self.write(footer)
+        self._flush()
         with _disk_errors():
             self._body.seek(0)
         return SpooledObject(self._body, identity_bytes, identity_crc32)
 
     def discard(self) -> None:
         """Free the disk."""
-        with suppress(OSError):  # closing flushes the buffer, and the disk may be full
-            self._body.close()
+        self._pieces.clear()
+        self._body.close()
+
+    def _flush(self) -> None:
+        with _disk_errors():
+            while self._pieces:
+                written = os.writev(self._body.fileno(), self._pieces)
+                while self._pieces and written >= len(self._pieces[0]):
+                    written -= len(self._pieces.pop(0))
+                if written:  # a disk that fills up takes a part; the rest then raises
+                    self._pieces[0] = memoryview(self._pieces[0])[written:]
+        self._size_bytes = 0
 
 
 class FrameSpool:
@@ -112,9 +137,9 @@ class FrameSpool:
         self._crc32 = crc32(data, self._crc32)
 
 
-def _open(directory: Path | None) -> BinaryIO:
+def _open(directory: Path | None, *, buffer_bytes: int = SPOOL_BUFFER_BYTES) -> BinaryIO:
     with _disk_errors():
-        return cast("BinaryIO", tempfile.TemporaryFile(dir=directory, buffering=SPOOL_BUFFER_BYTES))
+        return cast("BinaryIO", tempfile.TemporaryFile(dir=directory, buffering=buffer_bytes))
 
 
 @contextmanager

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import urllib3
-
     from coldstream.agent.monitor.status import AgentStatus
+    from coldstream.read.response import HttpResponse
 
 TIMEOUT_S = 10.0
 MAX_STATUS_BYTES = 64 << 20
@@ -39,7 +38,7 @@ def fetch_agent_status(url: str, *, option: str = "--url") -> AgentStatus:
 
 def fetch_status(address: str, note: str) -> bytes:
     """Ask for a status, once. Raises UnavailableError, with the note if nobody answers there."""
-    import urllib3
+    from http.client import HTTPException
 
     from coldstream.errors import UnavailableError
     from coldstream.read.http import HttpClient
@@ -48,12 +47,12 @@ def fetch_status(address: str, note: str) -> bytes:
     try:
         return client.get(address, dict, lambda response: _body(address, response))
     except UnavailableError as err:
-        if isinstance(err.__cause__, urllib3.exceptions.HTTPError):
+        if isinstance(err.__cause__, (OSError, HTTPException)):
             err.add_note(note)
         raise
 
 
-def _body(address: str, response: urllib3.BaseHTTPResponse) -> bytes:
+def _body(address: str, response: HttpResponse) -> bytes:
     from coldstream.errors import UnavailableError
 
     # One byte more than allowed tells a body that was cut from one that just fits.

@@ -194,13 +194,19 @@ class Chunk:
 
 
 def iter_chunks(
-    view: memoryview | bytes, *, source: str, position: int = 0, expected: ChunkId | None = None
+    view: memoryview | bytes,
+    *,
+    source: str,
+    position: int = 0,
+    expected: ChunkId | None = None,
+    is_verified: bool = False,
 ) -> Iterator[Chunk]:
     """Yield the chunks that make up `view`, from its first byte to its last, each one verified.
 
     `view` lies at byte `position` of `source`. `expected` is the id that the first chunk must have, or None for any.
-    Checks magic, version, type, lengths, CRC and succession; `iter_entries` checks the counts of entries. Raises
-    CorruptionError for the first fault, after yielding the chunks before it.
+    Checks magic, version, type, lengths, CRC and succession; `iter_entries` checks the counts of entries. With
+    `is_verified` every CRC was compared before, and is not again. Raises CorruptionError for the first fault, after
+    yielding the chunks before it.
     """
     view = memoryview(view)
     start, end = 0, len(view)
@@ -218,8 +224,7 @@ def iter_chunks(
                 source, at, "chunk is cut short", expected=header.total_bytes, found=end - (at - position)
             )
         data = view[data_start:trailer_start]
-        found = crc32(data)
-        if found != header.crc:
+        if not is_verified and (found := crc32(data)) != header.crc:
             raise BadCrcError(source, at, "CRC-32 of a chunk's data", expected=header.crc, found=found)
         yield Chunk(header, at, view[bloom_start:data_start], data, view[trailer_start:start])
         expected = ChunkId(header.next_offset)

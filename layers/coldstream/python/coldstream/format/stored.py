@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from coldstream.errors import BadSequenceError
 from coldstream.format.chunk import Chunk, iter_chunks
+from coldstream.format.native import NATIVE
 from coldstream.units import ChunkId, Offset
 
 
@@ -26,7 +27,14 @@ class StoredChunks:
     def __iter__(self) -> Iterator[Chunk]:
         """Yield the chunks, each verified. Raises CorruptionError, also if they are not those that are named here."""
         found = self.first_offset
-        for chunk in iter_chunks(self.view, source=self.source, position=self.position, expected=ChunkId(found)):
+        chunks = iter_chunks(
+            self.view,
+            source=self.source,
+            position=self.position,
+            expected=ChunkId(found),
+            is_verified=self._is_verified(),
+        )
+        for chunk in chunks:
             found = chunk.header.next_offset
             yield chunk
         # Chunks that are missing at the end break no CRC and no succession: only the next offset shows them.
@@ -34,6 +42,17 @@ class StoredChunks:
             raise BadSequenceError(
                 self.source, self.position, "next offset of a range", expected=self.next_offset, found=found
             )
+
+    def _is_verified(self) -> bool:
+        """Tell whether the native module found all chunks right: many times faster, and in one call without a lock.
+
+        What it takes for wrong, Python verifies again, and names the fault.
+        """
+        # Anything but bytes would be copied first.
+        if NATIVE is None or not isinstance(self.view.obj, bytes):
+            return False
+        verified_to: int | None = NATIVE.verified_to(self.view, self.first_offset)
+        return verified_to == self.next_offset
 
     def chunk_at(self, place: int) -> Chunk:
         """Return the chunk that begins at a byte of the view, verified."""

@@ -14,10 +14,9 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
-import urllib3
-
 from coldstream.errors import AccessDeniedError, BrokerRefusedError, InvalidSettingError, UnavailableError
 from coldstream.read.http import ClosedError, HttpClient
+from coldstream.read.response import HttpResponse
 from coldstream.units import MIB
 
 _Parsed = TypeVar("_Parsed")
@@ -87,7 +86,7 @@ class ManagementSession:
         Raises AccessDeniedError; UnavailableError, also if `parse` fails or the answer exceeds `MAX_ANSWER_BYTES`.
         """
 
-        def read(response: urllib3.BaseHTTPResponse) -> _Parsed:
+        def read(response: HttpResponse) -> _Parsed:
             body = _body(response)
             if response.status in absent:
                 return parse(None)
@@ -108,7 +107,7 @@ class ManagementSession:
         self._write("DELETE", path, None, absent=(HTTPStatus.NOT_FOUND,))
 
     def _write(self, method: str, path: str, document: Any, *, absent: Collection[int] = ()) -> None:
-        def read(response: urllib3.BaseHTTPResponse) -> None:
+        def read(response: HttpResponse) -> None:
             body = _body(response)
             if response.status not in absent:
                 if response.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
@@ -133,9 +132,9 @@ def quoted(*names: str) -> str:
     return "/".join(quote(name, safe="") for name in names)
 
 
-def _body(response: urllib3.BaseHTTPResponse) -> bytes:
+def _body(response: HttpResponse) -> bytes:
     # One byte more than is allowed, to tell a body that is just as long from one that is longer.
-    return bytes(response.read(MAX_ANSWER_BYTES + 1))
+    return response.read(MAX_ANSWER_BYTES + 1)
 
 
 def _address(url: str) -> tuple[str, dict[str, str]]:

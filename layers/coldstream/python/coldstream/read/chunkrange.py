@@ -46,7 +46,7 @@ class ChunkRange(Protocol):
         ...
 
 
-def chunks_in(part: ChunkRange, data: bytes) -> list[Chunk]:
+def chunks_in(part: ChunkRange, data: bytes | memoryview) -> list[Chunk]:
     """Return the chunks in `data`, which is all of the range's bytes. They share its memory, or what it unpacks to.
 
     Raises CorruptionError if a chunk is damaged, or if they are not the ones that the range names.
@@ -54,7 +54,7 @@ def chunks_in(part: ChunkRange, data: bytes) -> list[Chunk]:
     return list(iter_chunks_in(part, data))
 
 
-def iter_chunks_in(part: ChunkRange, data: bytes) -> Iterator[Chunk]:
+def iter_chunks_in(part: ChunkRange, data: bytes | memoryview) -> Iterator[Chunk]:
     """Yield the chunks in `data` as `chunks_in` returns them, each verified when its turn comes.
 
     A chunk of a hundred bytes takes a thousand as a value: of small ones not all should exist at a time. What is
@@ -63,7 +63,7 @@ def iter_chunks_in(part: ChunkRange, data: bytes) -> Iterator[Chunk]:
     yield from stored_chunks(part, data)
 
 
-def stored_chunks(part: ChunkRange, data: bytes) -> StoredChunks:
+def stored_chunks(part: ChunkRange, data: bytes | memoryview) -> StoredChunks:
     """Return the range's chunks, unpacked and not verified. Raises CorruptionError for what cannot be unpacked."""
     source, position, content = part.key, part.byte_range.start, memoryview(data)
     match part.encoding:

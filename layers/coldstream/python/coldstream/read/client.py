@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-import urllib3
 from pydantic import BaseModel, ValidationError
 
 from coldstream.errors import (
@@ -22,6 +21,7 @@ from coldstream.manifest.shard_map import ShardMap
 from coldstream.manifest.shard_position import ShardPosition
 from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.read.http import HttpClient
+from coldstream.read.response import HttpResponse
 from coldstream.read.signing import Signer, region_of
 from coldstream.read.token import FILE_VARIABLE, VARIABLE, Token, bearer, check_may_be_sent, token_from_environment
 from coldstream.resolve.answer import Answer, Continue, Description, RangesQuery
@@ -163,7 +163,7 @@ class ResolverClient:
                 headers |= self._signer.headers(url)
             return headers
 
-        def read(response: urllib3.BaseHTTPResponse) -> Body:
+        def read(response: HttpResponse) -> Body:
             # Bounded: whatever answers at this URL need not be a resolver. What is cut off here is no JSON, so it
             # raises below, and the connection is not used again.
             content = response.read(MAX_BODY_BYTES)

@@ -7,14 +7,14 @@ import time
 from dataclasses import dataclass
 from http import HTTPStatus
 
-import urllib3
-
 from coldstream.errors import ColdstreamError, NotRestoredError, UnavailableError
 from coldstream.format.chunk import Chunk
+from coldstream.read.buffers import Buffers
 from coldstream.read.chunkrange import chunks_in
 from coldstream.read.http import HttpClient
+from coldstream.read.response import HttpResponse
 from coldstream.resolve.answer import Range
-from coldstream.units import ByteRange
+from coldstream.units import MIB, ByteRange
 
 # S3 answers 400 (ExpiredToken) if the URL is still valid but the session that signed it has ended.
 _REFUSED = frozenset(
@@ -33,6 +33,9 @@ _NOT_RESTORED = b"<Code>InvalidObjectState</Code>"
 
 _ERROR_BYTES = 4096
 """Of an error's body, which is XML of a few hundred bytes."""
+
+BUFFER_BYTES = 64 * MIB
+"""Buffers that are kept unless a fetcher is told otherwise: as much as a reader has in flight by default."""
 
 
 class UrlRefusedError(UnavailableError):
@@ -64,9 +67,10 @@ class RangeBatch:
 
 
 class RangeFetcher:
-    """Fetches ranges over at most `connections`. Threads may share it."""
+    """Fetches ranges over at most `connections`, and keeps buffers of `buffer_bytes` for them. Threads may share it."""
 
-    def __init__(self, connections: int) -> None:
+    def __init__(self, connections: int, *, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self.buffers = Buffers(buffer_bytes)
         self._http = HttpClient(connections=connections)
         # The pool of connections bounds only those that it keeps. Without this, each thread would open its own.
         self._free = threading.Semaphore(connections)
@@ -81,8 +85,12 @@ class RangeFetcher:
             # Ask the resolver again rather than S3 in vain.
             raise UrlRefusedError(part.key, HTTPStatus.FORBIDDEN, f"the URL of {part.key} has expired")
 
-        def read(response: urllib3.BaseHTTPResponse) -> bytes:
-            return _read(part, response)
+        def read(response: HttpResponse) -> memoryview:
+            try:
+                check_range_answer(response, part.key, part.byte_range)
+            except NotRestoredError as err:
+                raise ArchivedRangeError(part) from err
+            return self.buffers.fill(len(part.byte_range), response.read_into)
 
         with self._free:
             data = self._http.get(part.url, lambda: {"Range": part.byte_range.http}, read)
@@ -92,10 +100,11 @@ class RangeFetcher:
     def close(self) -> None:
         """End every request under way, and refuse new ones."""
         self._http.close()
+        self.buffers.clear()
 
 
-def range_body(response: urllib3.BaseHTTPResponse, key: str, byte_range: ByteRange) -> bytes:
-    """Return the body of the answer to a GET of a range, if it is exactly the range.
+def check_range_answer(response: HttpResponse, key: str, byte_range: ByteRange) -> None:
+    """Check that the body of the answer to a GET of a range is the range, before it is read.
 
     Raises NotRestoredError, UrlRefusedError, UnavailableError.
     """
@@ -109,19 +118,9 @@ def range_body(response: urllib3.BaseHTTPResponse, key: str, byte_range: ByteRan
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in _TRY_AGAIN or is_sent_elsewhere:
         raise UnavailableError(what)
     size = len(byte_range)
-    announced = response.length_remaining  # None if the response has no length, or one that makes no sense
+    announced = response.left_bytes  # None if the response has no length, or one that makes no sense
     # Before reading: a server that ignores `Range` would send the whole object, into memory that nobody has planned.
     if response.status != HTTPStatus.PARTIAL_CONTENT or announced is None or announced > size:
         raise ColdstreamError(f"{what}, but not with the {size} bytes asked for")
-    # Not decoded: the range counts stored bytes, whatever Content-Encoding an object has.
-    data = response.read(decode_content=False)
-    if len(data) != size:
-        raise UnavailableError(f"{what} with {len(data)} bytes, not {size}")
-    return data
-
-
-def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
-    try:
-        return range_body(response, part.key, part.byte_range)
-    except NotRestoredError as err:
-        raise ArchivedRangeError(part) from err
+    if announced < size:
+        raise UnavailableError(f"{what} with {announced} bytes, not {size}")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import socket
 import ssl
+import string
 import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
-
-import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from http.client import HTTPException
+from typing import TypeVar
+from urllib.parse import SplitResult, quote, urlsplit
 
 from coldstream.errors import UnavailableError
+from coldstream.read.response import HttpResponse
 from coldstream.retry import retrying
+from coldstream.store.connections import HttpConnections
 
 T = TypeVar("T")
 
@@ -34,7 +36,7 @@ class ClosedError(Exception):
 class HttpClient:
     """Sends requests from several threads, and keeps at most `connections` open to each host.
 
-    Clients that come and go share a `trust`: without one, each connection loads the certificates, in 10 ms or more.
+    Clients that come and go share a `trust`: without one, each client loads the certificates, in 10 ms or more.
     """
 
     def __init__(
@@ -51,22 +53,12 @@ class HttpClient:
         # keep them open.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
-        # `request` retries. urllib3's own retries would multiply the attempts, and `close` would not end their waits.
-        self._pool = urllib3.PoolManager(
-            num_pools=8,
-            maxsize=connections,
-            retries=False,
-            timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s),
-            ssl_context=trust,
-        )
-        self._pool.pool_classes_by_scheme = {
-            "http": _tracking(urllib3.HTTPConnectionPool, HTTPConnection, self._track),
-            "https": _tracking(urllib3.HTTPSConnectionPool, HTTPSConnection, self._track),
-        }
+        self._connections = connections
+        self._read_timeout_s = read_timeout_s
+        self._trust = trust
+        self._servers: dict[str, HttpConnections] = {}
 
-    def get(
-        self, url: str, headers: Callable[[], Mapping[str, str]], read: Callable[[urllib3.BaseHTTPResponse], T]
-    ) -> T:
+    def get(self, url: str, headers: Callable[[], Mapping[str, str]], read: Callable[[HttpResponse], T]) -> T:
         """GET a URL and return what `read` makes of the response. As `request`."""
         return self.request("GET", url, headers, read)
 
@@ -75,7 +67,7 @@ class HttpClient:
         method: str,
         url: str,
         headers: Callable[[], Mapping[str, str]],
-        read: Callable[[urllib3.BaseHTTPResponse], T],
+        read: Callable[[HttpResponse], T],
         body: bytes | None = None,
     ) -> T:
         """Send a request and return what `read` makes of the response, which it reads to its end unless it raises.
@@ -113,31 +105,51 @@ class HttpClient:
             # Not the TLS socket's own shutdown, which says goodbye first and may block.
             with suppress(OSError):
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
-        self._pool.clear()
+        for server in list(self._servers.values()):
+            server.close()
 
     def _request(
         self,
         method: str,
         url: str,
         headers: Mapping[str, str],
-        read: Callable[[urllib3.BaseHTTPResponse], T],
+        read: Callable[[HttpResponse], T],
         body: bytes | None,
     ) -> T:
-        where = url.partition("?")[0]  # a presigned URL's query is a secret
+        where, _, query = url.partition("?")  # a presigned URL's query is a secret
         try:
-            response = self._pool.request(
-                method, url, body=body, headers=headers, preload_content=False, redirect=False
-            )
-            try:
-                return read(response)
-            except BaseException:
-                # Or the rest of the body would be taken for the next response on this connection.
-                response.close()
-                raise
-            finally:
-                response.release_conn()
-        except urllib3.exceptions.HTTPError as err:
+            parts = urlsplit(where)
+            # As it stands, for a signature may cover it; only what no request may have is encoded.
+            target = quote(f"{parts.path or '/'}{'?' if query else ''}{query}", safe=string.punctuation)
+            with self._server(parts).lend() as connection:
+                connection.request(method, target, body, dict(headers))
+                with connection.getresponse() as response:
+                    found = read(HttpResponse(response))
+                    if not response.isclosed():
+                        connection.close()  # its end was not read, which would be taken for the next response
+        except (OSError, HTTPException) as err:
             raise UnavailableError(f"{method} {where}: {err}") from err
+        return found
+
+    def _server(self, parts: SplitResult) -> HttpConnections:
+        with self._lock:
+            server = self._servers.get(key := f"{parts.scheme}://{parts.netloc}")
+            if server is None:
+                server = self._servers[key] = HttpConnections(
+                    parts.scheme,
+                    parts.hostname or "",
+                    parts.port,
+                    connect_timeout_s=CONNECT_TIMEOUT_S,
+                    read_timeout_s=self._read_timeout_s,
+                    trust=self._context,
+                    most=self._connections,
+                    on_open=self._track,
+                )
+            return server
+
+    def _context(self) -> ssl.SSLContext:
+        self._trust = self._trust or ssl.create_default_context()
+        return self._trust
 
     def _sleep(self, delay_s: float) -> None:
         """Wait between two attempts; `close` ends the wait."""
@@ -147,24 +159,13 @@ class HttpClient:
         if self._closed.is_set():
             raise ClosedError
 
-    def _track(self, connection: HTTPConnection) -> None:
-        if isinstance(connection.sock, socket.socket):
+    def _track(self, sock: socket.socket) -> None:
+        if isinstance(sock, socket.socket):
             with self._lock:
-                self._sockets.add(connection.sock)
+                self._sockets.add(sock)
         # After adding it: see `close`.
         self._check_open()
 
 
 def _is_transient(err: Exception) -> bool:
     return isinstance(err, UnavailableError) and err.retryable
-
-
-def _tracking(pool: type, connection: type, track: Callable[[HTTPConnection], None]) -> Any:
-    """Derive a class of connection pools that calls `track` with each connection once it is made."""
-
-    def connect(self: Any) -> None:
-        connection.connect(self)  # type: ignore[attr-defined]  # every HTTPConnection has it
-        track(self)
-
-    tracked = type(connection.__name__, (connection,), {"connect": connect})
-    return type(pool.__name__, (pool,), {"ConnectionCls": tracked})

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from functools import cache
 from http import HTTPStatus
 
-import urllib3
-
 from coldstream.errors import AccessDeniedError, ObjectNotFoundError, ReplacedError, UnavailableError
-from coldstream.read.fetch import UrlRefusedError, range_body
+from coldstream.read.fetch import UrlRefusedError, check_range_answer
 from coldstream.read.http import ATTEMPTS, READ_TIMEOUT_S, HttpClient
+from coldstream.read.response import HttpResponse
 from coldstream.store.object_ports import ObjectReads
 from coldstream.store.object_values import RangeRead
 from coldstream.units import ByteRange, TimestampMs
@@ -85,7 +84,7 @@ class PresignedReads:
     def _get(self, key: str, byte_range: ByteRange, if_match: str | None) -> RangeRead:
         headers = {"Range": byte_range.http} | ({} if if_match is None else {"If-Match": if_match})
 
-        def read(response: urllib3.BaseHTTPResponse) -> RangeRead:
+        def read(response: HttpResponse) -> RangeRead:
             if response.status == HTTPStatus.PRECONDITION_FAILED:
                 raise ReplacedError("GET", key)
             size = _object_bytes(response)
@@ -93,7 +92,8 @@ class PresignedReads:
                 return RangeRead(b"", size, response.headers.get("ETag", ""))
             # The bytes end where the object does. An answer without a size is refused for what it is.
             end = min(byte_range.end, size) if size > byte_range.start else byte_range.end
-            data = range_body(response, key, ByteRange(byte_range.start, end))
+            check_range_answer(response, key, ByteRange(byte_range.start, end))
+            data = response.read(end - byte_range.start)
             found = response.headers.get("Content-Range", "")
             if found != f"bytes {byte_range.start}-{end - 1}/{size}":
                 raise UnavailableError(f"GET of {key}: {found!r} was sent for {byte_range.http}")
@@ -102,7 +102,7 @@ class PresignedReads:
         return self._http.get(self.presign_get(key, byte_range, expires_s=EXPIRY_S), lambda: headers, read)
 
 
-def _object_bytes(response: urllib3.BaseHTTPResponse) -> int:
+def _object_bytes(response: HttpResponse) -> int:
     """Return the size of the object that an answer tells, 0 if it tells none."""
     total = response.headers.get("Content-Range", "").rpartition("/")[2]
     return int(total) if total.isascii() and total.isdigit() else 0

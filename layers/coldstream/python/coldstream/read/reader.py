@@ -66,7 +66,8 @@ class BaseReader:
         bounds = Bounds(max_ranges=PAGE_RANGES, range_bytes=range_bytes)
         self._query = RangesQuery(vhost, name, start, incarnation, bounds)
         self._owns_pool = fetch_pool is None
-        self._pool = fetch_pool or FetchPool(connections)
+        # Of all that is in memory at a time: what is in flight, and the range that is being consumed.
+        self._pool = fetch_pool or FetchPool(connections, buffer_bytes=prefetch_bytes + 2 * range_bytes)
         self._prefetch_bytes = prefetch_bytes
         self._on_gap = on_gap
         self._threads: Executor | None = None

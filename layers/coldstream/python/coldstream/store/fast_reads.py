@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import ssl
-import weakref
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPMessage
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from coldstream.errors import ColdstreamError, UnavailableError
 from coldstream.retry import retrying
 from coldstream.store.clock import HEARD, AwsClock
+from coldstream.store.connections import HttpConnections
 from coldstream.store.environment import AwsEnvironment
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
 from coldstream.store.sigv4 import SigV4Signer
@@ -53,8 +51,13 @@ class FastTable(DynamoReads):
         self._aws = aws
         self._url = urlsplit(aws.dynamodb_url)
         self._signer = SigV4Signer(aws, "dynamodb")
-        self._idle: list[HTTPConnection] = []  # threads share it: append and pop of a list are atomic
-        weakref.finalize(self, _close, self._idle)  # a bound method would keep `self` alive
+        self._connections = HttpConnections(
+            self._url.scheme,
+            self._url.hostname or "",
+            self._url.port,
+            connect_timeout_s=CONNECT_TIMEOUT_S,
+            read_timeout_s=READ_TIMEOUT_S,
+        )
 
     def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
         body = json.dumps(parameters).encode()
@@ -86,44 +89,11 @@ class FastTable(DynamoReads):
     @contextmanager
     def _connection(self, what: str) -> Iterator[HTTPConnection]:
         """Lend a connection, and keep it after a success. Raises UnavailableError if the connection fails."""
-        connection = None
         try:
-            connection = self._idle_connection() or self._new_connection()
-            yield connection
+            with self._connections.lend() as connection:
+                yield connection
         except (OSError, HTTPException) as err:
-            if connection is not None:
-                connection.close()
             raise UnavailableError(f"{what}: {type(err).__name__}: {err}") from err
-        # `http.client` drops the socket if the server announced that it closes: there is nothing to keep then.
-        if connection.sock is not None:
-            self._idle.append(connection)
-
-    def _idle_connection(self) -> HTTPConnection | None:
-        """Take a connection that the server has not closed: an idle socket is readable only if the server closed it."""
-        while self._idle:
-            connection = self._idle.pop()
-            if not select.select([connection.sock], [], [], 0)[0]:
-                return connection
-            connection.close()
-        return None
-
-    def _new_connection(self) -> HTTPConnection:
-        host, port = self._url.hostname or "", self._url.port
-        if self._url.scheme == "https":
-            connection: HTTPConnection = HTTPSConnection(host, port, timeout=CONNECT_TIMEOUT_S, context=self._trust)
-        else:
-            connection = HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
-        try:
-            connection.connect()
-        except BaseException:
-            connection.close()  # the socket is open if only TLS failed
-            raise
-        connection.sock.settimeout(READ_TIMEOUT_S)  # the constructor's was for connecting
-        return connection
-
-    @cached_property
-    def _trust(self) -> ssl.SSLContext:
-        return ssl.create_default_context()
 
 
 class FastObjects:
@@ -168,11 +138,6 @@ class FastObjects:
 
 def _is_retryable(err: Exception) -> bool:
     return isinstance(err, UnavailableError) and err.retryable
-
-
-def _close(connections: list[HTTPConnection]) -> None:
-    for connection in connections:
-        connection.close()
 
 
 def _trace() -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing, suppress
 from io import SEEK_END
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from zlib import crc32
 
 from botocore.exceptions import ClientError, IncompleteReadError
@@ -14,6 +14,7 @@ from coldstream.store.awserrors import error_code
 from coldstream.store.bucket import base64_of, border, metadata_of, repeat
 from coldstream.store.classes import S3Classes
 from coldstream.store.deletes import S3Deletes
+from coldstream.store.large_reads import LargeReads
 from coldstream.store.locks import S3Locks
 from coldstream.store.object_ports import RangeStream
 from coldstream.store.object_values import RangeRead
@@ -84,7 +85,7 @@ class S3Objects(S3Classes, S3Deletes, S3Locks):
             self._client.put_object(
                 Bucket=self._bucket,
                 Key=key,
-                Body=body,
+                Body=cast("BinaryIO", LargeReads(body)),
                 ContentLength=size_bytes,
                 ChecksumAlgorithm="CRC32",  # the next header implies it; moto needs both
                 ChecksumCRC32=base64_of(crc32),
