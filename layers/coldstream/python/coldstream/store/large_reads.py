@@ -11,9 +11,10 @@ BLOCK_BYTES = MIB
 
 
 class LargeReads:
-    """The body of a PUT, for the SDK. Its HTTP client asks for 16 KiB at a time, and sends what it gets.
+    """The body of a PUT, for the SDK, whose HTTP client asks for 16 KiB at a time (`request_body.RequestBody`).
 
-    A block of a mebibyte costs a call less for each of the other 63: 0.4 instead of 0.7 CPU seconds a GiB.
+    A mebibyte took 0.43 CPU seconds a GiB where 256 KiB took 0.58, and 16 KiB 0.68. Those who send it are near S3: a
+    line of 50 KB/s would be too slow for the SDK's timeout.
     """
 
     def __init__(self, file: BinaryIO) -> None:
