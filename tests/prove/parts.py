@@ -96,7 +96,7 @@ PARTS: tuple[ProofPart, ...] = (
     OwnPart(
         "faults",
         "stores that misbehave, under every command and function",
-        3,
+        6,
         "tests.faults.prove",
         options=("--processes", "1"),  # the other cores have other parts
     ),
