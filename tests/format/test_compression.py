@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Callable
 
 import cramjam
@@ -42,6 +43,12 @@ def test_packing_is_of_the_framed_kind_that_clients_use(kind, magic):
 
 def test_gzip_may_have_several_members():
     assert unpack(Compression.GZIP, gzip.compress(b"one") + gzip.compress(b"two"), 6) == b"onetwo"
+
+
+@pytest.mark.parametrize("data", [zlib.compress(b"one"), zlib.compress(b"one")[2:-4]], ids=["zlib", "deflate"])
+def test_gzip_without_its_header_is_no_gzip(data):
+    with pytest.raises(CorruptionError, match=r"cannot be unpacked \(gzip: "):
+        unpack(Compression.GZIP, data, 3)
 
 
 def test_snappy_chunks_may_be_stored_as_they_are():

@@ -7,7 +7,9 @@ import pytest
 from coldstream.errors import BadVersionError, CorruptionError
 from coldstream.manifest.entry import LastUserChunk
 from coldstream.manifest.note import MAX_NOTE_BYTES, EntryNote
+from coldstream.manifest.sparse import SparseIndex, SparsePoint
 from coldstream.units import MAX_OFFSET, ChunkId, Epoch, Offset, TimestampMs
+from tests.manifest.samples import fragment
 
 FULL = EntryNote(
     Offset(MAX_OFFSET),
@@ -33,6 +35,13 @@ def test_a_note_is_read_back(note: EntryNote) -> None:
 def test_the_points_of_a_merged_fragment_of_the_default_size_fit() -> None:
     note = replace(FULL, points=tuple(range(0, 512 * 200, 200)))
     assert EntryNote.from_text(note.to_text(), source="key") == note
+
+
+def test_the_note_of_a_merged_fragment_has_the_points_of_its_entry() -> None:
+    points = tuple(SparsePoint(ChunkId(at), at, 8 + at, TimestampMs(0), TimestampMs(0)) for at in (0, 5, 900))
+    entry = replace(fragment(0, 1000, chunks=901), sparse=SparseIndex(points))
+    assert EntryNote.of(entry, has_points=True).points == (0, 5, 900)
+    assert EntryNote.of(entry).points is None
 
 
 def test_points_that_do_not_fit_are_left_out() -> None:
