@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Self
@@ -14,6 +14,8 @@ from coldstream.units import MIB
 
 _KEY, _VERSION, _ENTRIES = 2, 1, 1
 _SUB_BATCH = 0x80
+_HEAD_BYTES = 9
+"""Key, version, publisher and number of entries."""
 
 
 @dataclass
@@ -56,8 +58,9 @@ class MemoryPublisher:
     async def flush(self) -> None:
         pass
 
-    async def send(self, encoded: bytes, entries: int, last_id: int) -> None:
-        body = memoryview(struct.pack(">HHBi", _KEY, _VERSION, 0, entries) + encoded)
+    async def send(self, pieces: Sequence[bytes | memoryview], size_bytes: int, entries: int, last_id: int) -> None:
+        body = memoryview(b"".join([struct.pack(">HHBi", _KEY, _VERSION, 0, entries), *pieces]))
+        assert len(body) - _HEAD_BYTES == size_bytes
         for entry in parse_publish(body, _VERSION)[_ENTRIES]:
             if entry.publishing_id > self.sequence:
                 self.broker.entries.append((self.stream, bytes(entry.data)))
