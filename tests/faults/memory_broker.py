@@ -12,10 +12,9 @@ from coldstream.format.entry import SIMPLE_HEADER, SUB_BATCH_HEADER, SubBatch
 from coldstream.gateway.alone.published import parse_publish
 from coldstream.units import MIB
 
-_KEY, _VERSION, _ENTRIES = 2, 1, 1
+_KEY, _VERSION = 2, 1
 _SUB_BATCH = 0x80
-_HEAD_BYTES = 9
-"""Key, version, publisher and number of entries."""
+_HEAD = struct.Struct(">HHBi")  # key, version, publisher, number of entries
 
 
 @dataclass
@@ -59,9 +58,10 @@ class MemoryPublisher:
         pass
 
     async def send(self, pieces: Sequence[bytes | memoryview], size_bytes: int, entries: int, last_id: int) -> None:
-        body = memoryview(b"".join([struct.pack(">HHBi", _KEY, _VERSION, 0, entries), *pieces]))
-        assert len(body) - _HEAD_BYTES == size_bytes
-        for entry in parse_publish(body, _VERSION)[_ENTRIES]:
+        body = memoryview(b"".join([_HEAD.pack(_KEY, _VERSION, 0, entries), *pieces]))
+        assert len(body) - _HEAD.size == size_bytes
+        _, published = parse_publish(body, _VERSION)
+        for entry in published:
             if entry.publishing_id > self.sequence:
                 self.broker.entries.append((self.stream, bytes(entry.data)))
                 self.broker.sequences[self.stream, self.reference] = entry.publishing_id

@@ -39,7 +39,7 @@ def worker(
         typer.Option(help="Run only jobs of these kinds. Default: all.", metavar="KIND", show_default=False),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="End when nothing is due, or with an error if no job can be looked for.")
+        bool, typer.Option("--once", help="End when nothing is due, or with an error if the jobs cannot be listed.")
     ] = False,
     state: Annotated[
         Path,

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPSConnection
 
-CONNECT_TIMEOUT_S = 3.0
-
 
 class HttpConnections:
     """Connections to a server, of which `most` are kept while nobody uses them. Threads may share it.
@@ -26,8 +24,8 @@ class HttpConnections:
         host: str,
         port: int | None,
         *,
+        connect_timeout_s: float,
         read_timeout_s: float,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         most: int | None = None,
         on_open: Callable[[socket.socket], None] = lambda _: None,
