@@ -97,7 +97,7 @@ def _entries(chunk: Chunk) -> None:
     except CorruptionError:
         entries = None
     try:
-        runs = list(iter_entry_runs(chunk, bytes(chunk.data), max_bytes=100, max_records=10, source=SOURCE))
+        runs = list(iter_entry_runs(chunk, max_bytes=100, max_records=10, source=SOURCE))
     except CorruptionError:
         same(entries, None)
     else:
