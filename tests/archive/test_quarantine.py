@@ -21,7 +21,8 @@ from coldstream.manifest.entry import JournalKind, Quarantine
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
-from coldstream.units import Offset, TimestampMs
+from coldstream.store.ports import RangeRead
+from coldstream.units import ByteRange, Offset, TimestampMs
 from tests.support.removing import delete, remove_prefix, undelete
 from tests.support.segments import STREAM, MemoryArchive, write_stream
 
@@ -53,6 +54,37 @@ def test_a_corrupt_segment_goes_to_quarantine_and_others_go_on(directory: Path) 
     assert len(gaps) == 1
     assert events[1].first_offset <= gaps[0].first_offset < gaps[0].next_offset == events[1].next_offset
     assert gaps[0].reason == f"in quarantine: {uploads[1].reason}"
+
+
+class WrongReads(MemoryObjects):
+    """A bucket whose first `wrong` reads of a staged copy bring a wrong byte, in the middle."""
+
+    def __init__(self, wrong: int) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
+        found = super().get_range(key, byte_range, if_match=if_match)
+        if not self.wrong or "/staging/" not in key:
+            return found
+        self.wrong -= 1
+        data = bytearray(found.data)
+        data[len(data) // 2] ^= 1
+        return replace(found, data=bytes(data))
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_only_what_two_reads_find_goes_to_quarantine(directory: Path, wrong: int) -> None:
+    objects, archive = WrongReads(wrong), MemoryArchive()
+    archive.use(objects=objects)
+    (event, *_) = archive.stage(directory)
+    result = archive.uploader.upload(event)
+    assert objects.wrong == 0
+    assert (result.quarantined is not None) is (wrong == 2)
+    assert objects.info(event.staged_key) is None
+    head = archive.table.head(STREAM.incarnation)
+    assert head is not None
+    assert (head.next_offset == event.next_offset) is (wrong < 2)
 
 
 def test_a_repeated_event_of_a_quarantined_segment_is_no_failure(directory: Path) -> None:

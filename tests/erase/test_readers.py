@@ -105,7 +105,9 @@ def test_a_replay_publishes_the_erased_message(erasing: Erasing) -> None:
     replayed: list[bytes] = []
     for step, chunk in chunks(erasing):
         for entry in chunk_entries(chunk, step.start, step.end, source=step.key):
-            replayed += [message.raw for message in messages(chunk_with(entry.head + bytes(entry.data)), source="replay")]
+            replayed += [
+                message.raw for message in messages(chunk_with(entry.head + bytes(entry.data)), source="replay")
+            ]
     assert replayed == [raw for _, raw in sorted(erasing.archive.read().items())]
 
 

@@ -107,7 +107,8 @@ def bucket_knows_first(key: str, state: ManifestState, past: Past, note: FloorNo
     """Hold 7 against a deletion: before an object goes, the bucket knows of the removal or the fence that lets it go.
 
     It need not know of what came later, as a deletion whose note is still to be written: of that no object goes. Nor of
-    a fence that is higher than the object needs: garbage may go while it gets a tombstone with others.
+    a fence that is higher than the object needs: garbage may go while it gets a tombstone with others. Nor of any fence
+    once it knows that the purge began.
     """
     parsed = KEYS.parse(key)
     if parsed is None or parsed.kind is not KeyKind.FRAGMENT:
@@ -123,7 +124,9 @@ def bucket_knows_first(key: str, state: ManifestState, past: Past, note: FloorNo
         if why.floor or why.generation:
             assert note is not None, "an object goes before the bucket knows why"
             assert note.floor >= why.floor, "the bucket knows of a lower floor"
-            assert note.generation >= min(why.generation, needed), "the bucket knows of a lower fence"
+            # Once the purge began, nothing of the stream can be committed again, by whatever fence.
+            is_fenced = note.purge_began_at is not None or note.generation >= min(why.generation, needed)
+            assert is_fenced, "the bucket knows of a lower fence"
         if why.purge_began_at is not None:
             assert note is not None, "an object goes before the bucket knows that it was purged"
             assert note.deleted_at == why.deleted_at, "the bucket knows of another deletion"

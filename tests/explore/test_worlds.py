@@ -20,7 +20,12 @@ from tests.explore.worlds import DIRECT, JOBS, NEAREST, PAST, WHOLE, all_worlds
 STATES = 5000
 """Of each world that is not searched to its end."""
 
-FOUND = ("upload+delete/0c0l0r:a3b2a9", "delete+undelete+rival/0c0l0r:a3c6b5", "closing/1c0l0r:a13!a10")
+FOUND = (
+    "upload+delete/0c0l0r:a3b2a9",
+    "delete+undelete+rival/0c0l0r:a3c6b5",
+    "closing/1c0l0r:a13!a10",
+    "compact+purge/0c0l0rp:a13b2a5b7a3b9a3b5a3b2a3b9ab4",
+)
 """Schedules that once ended badly, or found a mistake of the explorer."""
 
 

@@ -45,7 +45,7 @@ class SpooledObject:
 class PlainSpool:
     """A fragment as it is. Every method but `discard` raises UnavailableError if the disk is full.
 
-    Memory: the pieces of one write, views that keep alive the blocks that they came in: one or two of compaction and erasure.
+    Memory: the pieces of one write. They are views, which keep alive the blocks that they came in.
     """
 
     def __init__(self, directory: Path | None) -> None:

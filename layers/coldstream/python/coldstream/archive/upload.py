@@ -93,7 +93,7 @@ class Uploader:
         """Archive a segment and delete its staged copy. Safe to repeat, and to run concurrently with other uploads.
 
         Only the copy that was announced is judged. A copy that fails verification, or belongs to another history than
-        the archive, goes to quarantine; that is no error.
+        the archive, goes to quarantine if a second read finds that as well; that is no error.
 
         Cost, besides reading the copy: a PUT and two DynamoDB requests a fragment. If all of it is archived already, a
         HEAD replaces reading it. Raises InvalidEventError if the event contradicts the configuration, OtherClusterError
@@ -138,8 +138,8 @@ class Uploader:
         """The control objects of this archive."""
         return ControlObjects(self.objects, self.keys)
 
-    def _upload(self, segment: SegmentRolled, writer: FragmentWriter) -> UploadResult:
-        """Archive what the manifest does not hold.
+    def _upload(self, segment: SegmentRolled, writer: FragmentWriter, *, doubted: str | None = None) -> UploadResult:
+        """Archive what the manifest does not hold. `doubted` is the ETag of a copy that a read before found bad.
 
         Raises OverlapError if another upload commits some of it first; StreamDeletedError, BelowFloorError or
         StaleGenerationError if the archive loses some of it, or the right to its keys, meanwhile.
@@ -155,6 +155,7 @@ class Uploader:
             self._delete(segment, etag)
             return UploadResult(fragments_present=len(coverage.entries))
         staged = StagedSegment(self.objects, segment.staged_key, segment.etag, self.spool_dir)
+        result, reason = None, ""
         try:
             with staged:
                 # The whole copy is compared before its first chunk is archived: an archive must never hold parts of two
@@ -165,6 +166,10 @@ class Uploader:
             if isinstance(err, CorruptionError) and err.source != segment.staged_key:
                 raise  # the archive is corrupt; this copy may be the only sound one, and stays staged
             reason = str(err)
+        if result is None and staged.etag != doubted:
+            # S3 sends no checksum with a range, so wrong bytes may be those of one read, and the copy be sound.
+            return self._upload(segment, writer, doubted=staged.etag)
+        if result is None:
             key = quarantine(
                 self.table, self.objects, self.keys, segment, etag=staged.etag, reason=reason, now=self.now
             )
