@@ -145,7 +145,7 @@ def test_a_real_broker_writes_names_so(any_broker: Broker, vhost: str, name: str
         any_broker.add_vhost(vhost)
     with any_broker.connect(vhost) as streams:
         streams.create_stream(name, max_segment_bytes=1_000_000)
-    directory = any_broker.stream_directory(name, vhost).name
+    directory = any_broker.told_directory(name, vhost).name
     text = directory.rpartition("_")[0]
     assert may_encode(text, vhost, name)
     if any_broker.release.suite is None or f"{vhost}{name}".isascii():
