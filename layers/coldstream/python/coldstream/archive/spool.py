@@ -80,6 +80,10 @@ class PlainSpool:
         with _disk_errors():
             while self._pieces:
                 written = os.writev(self._body.fileno(), self._pieces)
+                if written == self._size_bytes:
+                    self._pieces.clear()
+                    break
+                self._size_bytes -= written
                 while self._pieces and written >= len(self._pieces[0]):
                     written -= len(self._pieces.pop(0))
                 if written:  # a disk that fills up takes a part; the rest then raises
