@@ -16,6 +16,7 @@ from coldstream.archive.borders import Side, TimeBorders
 from coldstream.archive.coverage import Coverage
 from coldstream.archive.draft import CutFragment, FragmentDraft
 from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.spool_files import SpoolFiles
 from coldstream.errors import BadSequenceError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.format.scanner import ChunkBegin, ChunkBytes, ScanEvent, SegmentScanner, WholeChunk
@@ -54,6 +55,7 @@ class SegmentCutter:
         self._coverage = coverage
         self._fragment_bytes = fragment_bytes
         self._spool_dir = spool_dir
+        self._files = SpoolFiles(spool_dir)
         self._zstd_level = zstd_level
         self._scanner = SegmentScanner(segment.staged_key, first_offset=segment.first_offset)
         self._borders = TimeBorders(segment.cut_every_ms)
@@ -94,12 +96,14 @@ class SegmentCutter:
         yield from self._release(is_border=True)
         if fragment := self._end_fragment():
             yield fragment
+        self._files.close()
 
     def close(self) -> None:
-        """Discard the unfinished fragment, if any."""
+        """Discard the unfinished fragment, if any, and the files that the others have given back."""
         if self._draft is not None:
             self._draft.discard()
             self._draft = None
+        self._files.close()
 
     def _release(self, *, is_border: bool) -> Iterator[CutFragment]:
         """End the fragment if there is a border; then take the chunks that were held."""
@@ -169,6 +173,7 @@ class SegmentCutter:
             data_position=SEGMENT_HEADER_BYTES + position - span.position,
             spool_dir=self._spool_dir,
             zstd_level=self._zstd_level,
+            files=self._files,
         )
 
     def _end_fragment(self) -> CutFragment | None:

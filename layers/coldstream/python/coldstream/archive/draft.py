@@ -14,6 +14,7 @@ from typing import BinaryIO, Self
 from zlib import crc32
 
 from coldstream.archive.spool import FrameSpool, PlainSpool
+from coldstream.archive.spool_files import SpoolFiles
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.fragment import FragmentTrailer, build_footer, index_record_bytes
@@ -56,14 +57,18 @@ class FragmentDraft:
         data_position: int,
         spool_dir: Path | None,
         zstd_level: int | None = None,
+        files: SpoolFiles | None = None,
     ) -> None:
-        """Begin a fragment, of encoding `zstd-seekable` if there is a level. Raises UnavailableError without a disk."""
+        """Begin a fragment, of encoding `zstd-seekable` if there is a level. Raises UnavailableError without a disk.
+
+        A plain one is spooled to one of `files`, if there are any.
+        """
         self._source = source
         self._segment_offset = segment_offset
         self._sequence_number = sequence_number
         self._chunks_before = chunks_before
         self._data_position = data_position
-        self._spool = PlainSpool(spool_dir) if zstd_level is None else FrameSpool(spool_dir, zstd_level)
+        self._spool = PlainSpool(spool_dir, files) if zstd_level is None else FrameSpool(spool_dir, zstd_level)
         self._data_crc32 = 0
         self._position = SEGMENT_HEADER_BYTES
         self._index = bytearray()

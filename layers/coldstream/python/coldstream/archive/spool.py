@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 from zlib import crc32
 
+from coldstream.archive.spool_files import SpoolFiles
 from coldstream.errors import UnavailableError
 from coldstream.manifest.frames import Frames
 from coldstream.units import MIB
@@ -48,8 +49,10 @@ class PlainSpool:
     Memory: the pieces of one write. They are views, which keep alive the blocks that they came in.
     """
 
-    def __init__(self, directory: Path | None) -> None:
-        self._body = _open(directory, buffer_bytes=0)
+    def __init__(self, directory: Path | None, files: SpoolFiles | None = None) -> None:
+        """Begin in one of `files`, or in a file of its own."""
+        with _disk_errors():
+            self._body = _open(directory, buffer_bytes=0) if files is None else files.lend()
         self._pieces: list[bytes | memoryview] = []
         self._size_bytes = 0  # of the pieces
 
@@ -68,6 +71,7 @@ class PlainSpool:
         self.write(footer)
         self._flush()
         with _disk_errors():
+            self._body.truncate()  # what an earlier fragment left in a file that is used again
             self._body.seek(0)
         return SpooledObject(self._body, identity_bytes, identity_crc32)
 
