@@ -151,6 +151,12 @@ def test_only_a_chunk_that_two_blocks_share_is_not_in_one_piece():
     assert kinds == [WholeChunk, *shared, *[WholeChunk] * (len(chunks) - 2)]
 
 
+def test_the_bytes_of_a_chunk_in_one_block_are_one_event():
+    data, chunks = small_segment()
+    kinds = [type(event) for event in SegmentScanner(SOURCE).feed(data)]
+    assert kinds == [ChunkBegin, ChunkBytes, ChunkEnd] * len(chunks)
+
+
 @pytest.mark.parametrize("block_bytes", [64, 200, 1000])
 def test_the_same_is_wrong_with_a_chunk_in_one_piece_and_in_many(block_bytes):
     data, _ = small_segment()
