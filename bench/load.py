@@ -7,7 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.envelope import DETAIL_TYPE, SOURCE
+from coldstream.archive.events import detail_of
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.format.writer import SegmentWriter
 from coldstream.ingest.slice import SegmentSlice

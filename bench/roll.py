@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 
 from bench.brokers import BODY_BYTES, MESSAGE, new_broker
 from bench.harness import CannotMeasureError, Cell, Section, environment, percentile, say
-from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.envelope import DETAIL_TYPE, SOURCE
+from coldstream.archive.events import detail_of
 from coldstream.errors import StreamNotFoundError
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.ingest.slice import SegmentSlice

@@ -28,7 +28,8 @@ from tempfile import TemporaryDirectory
 from rstream import CompressionType
 
 from coldstream import BlockingConsumer
-from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.envelope import DETAIL_TYPE, SOURCE
+from coldstream.archive.events import detail_of
 from coldstream.errors import ColdstreamError, StreamNotFoundError
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.ingest.stage import find_rolled, stage

@@ -24,7 +24,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import coldstream
-from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.envelope import DETAIL_TYPE, SOURCE
+from coldstream.archive.events import detail_of
 from coldstream.errors import ColdstreamError
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.ingest.stage import find_rolled, stage

@@ -10,8 +10,8 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from coldstream.archive.events import event_of
 from coldstream.archive.missing import record_loss
+from coldstream.archive.plain_event import read_event
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import Uploader, UploadResult
@@ -44,7 +44,7 @@ def uploader() -> Uploader:
 def archive(record: dict[str, Any]) -> bool:
     """Archive the announced segment, or record the announced loss; tell whether that was done."""
     try:
-        match event_of(record["body"]):
+        match read_event(record["body"]):
             case SegmentRolled() as segment:
                 _report_upload(segment, uploader().upload(segment))
             case SegmentLost() as lost:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from coldstream.archive.events import StreamDetail, detail_of, event_of, source_of
+from coldstream.archive.envelope import source_of
+from coldstream.archive.events import StreamDetail, detail_of, event_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import InvalidEventError

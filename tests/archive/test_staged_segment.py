@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from coldstream.archive import staged_segment
+from coldstream.archive.spool_files import SpoolFiles
 from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import ReplacedError, UnavailableError
 from coldstream.store.memory.objects import MemoryObjects
@@ -73,7 +75,7 @@ def test_a_copy_of_one_range_is_not_written_to_the_disk(
     objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged_segment, "RANGE_BYTES", len(COPY))
-    monkeypatch.delattr(staged_segment, "tempfile")
+    monkeypatch.delattr(SpoolFiles, "lend")
     with StagedSegment(objects, "copy", None) as staged:
         assert b"".join(staged.blocks()) == COPY
 
@@ -155,10 +157,23 @@ def test_a_reader_that_stops_waits_for_no_range_to_its_end(objects: MemoryObject
 
 def test_a_full_disk_is_an_error_to_try_again_after(objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "coldstream.archive.staged_segment.tempfile.TemporaryFile",
+        "tempfile.TemporaryFile",
         lambda buffering, **_: Path("/dev/full").open("w+b", buffering),  # noqa: SIM115  as TemporaryFile does
     )
     with StagedSegment(objects, "copy", None) as staged, pytest.raises(UnavailableError, match="cannot spool"):
+        list(staged.blocks())
+
+
+def test_a_disk_that_takes_a_part_of_a_block_is_full(objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+    lend = SpoolFiles.lend
+
+    def almost_full(self: SpoolFiles) -> BinaryIO:
+        file = lend(self)
+        monkeypatch.setattr(file, "write", lambda block: len(block) - 1)
+        return file
+
+    monkeypatch.setattr(SpoolFiles, "lend", almost_full)
+    with StagedSegment(objects, "copy", None) as staged, pytest.raises(UnavailableError, match="No space left"):
         list(staged.blocks())
 
 

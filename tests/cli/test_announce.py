@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.archive.events import LOST_DETAIL_TYPE, SOURCE, detail_of, source_of
+from coldstream.archive.envelope import LOST_DETAIL_TYPE, SOURCE, source_of
+from coldstream.archive.events import detail_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.ingest.announcer import Announcer

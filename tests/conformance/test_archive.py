@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from coldstream.archive.events import DETAIL_TYPE, SOURCE
+from coldstream.archive.envelope import DETAIL_TYPE, SOURCE
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.shard_changes import first_map

@@ -12,7 +12,8 @@ from uuid import uuid4
 import boto3
 import pytest
 
-from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of, event_of, source_of
+from coldstream.archive.envelope import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, source_of
+from coldstream.archive.events import detail_of, event_of
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.manifest.cluster import Cluster

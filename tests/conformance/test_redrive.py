@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.envelope import DETAIL_TYPE, SOURCE
+from coldstream.archive.events import detail_of
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.store.table import DynamoTable

@@ -18,7 +18,8 @@ from typer.main import get_command
 
 from coldstream import errors
 from coldstream.api import serving
-from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.envelope import DETAIL_TYPE, SOURCE
+from coldstream.archive.events import detail_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.cli.main import app

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from zlib import crc32
 
 import pytest
@@ -142,6 +142,15 @@ def test_the_last_offset_there_is_fits():
 
 def test_more_entries_than_records_is_a_publishers_empty_sub_batch_and_fine():
     assert parse(replace(HEADER, entries=4).to_bytes()).entries == 4
+
+
+def test_a_parsed_header_is_as_frozen_as_a_constructed_one():
+    _, data = make_chunk([b"one"], chunk_id=ChunkId(3), timestamp=TimestampMs(0), epoch=Epoch(1))
+    header = ChunkHeader.from_bytes(data, source="x", position=0)
+    assert type(header) is ChunkHeader
+    assert hash(header) == hash(replace(header))
+    with pytest.raises(FrozenInstanceError):
+        header.records = 2  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("size", range(CHUNK_HEADER_BYTES))

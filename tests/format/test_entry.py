@@ -12,7 +12,7 @@ from coldstream.errors import BadCountError, BadLengthError, BadVersionError
 from coldstream.format.chunk import Chunk, ChunkType, iter_chunks
 from coldstream.format.compression import Compression
 from coldstream.format.entry import SubBatch, iter_entries, simple_entry
-from coldstream.format.entry_counter import EntryCounter
+from coldstream.format.entry_counter import EntryCounter, count_simple_entries
 from coldstream.format.writer import make_chunk, make_sub_batch
 from coldstream.units import ChunkId, Epoch, TimestampMs
 
@@ -206,3 +206,18 @@ def test_counting_does_not_care_about_compressions_or_reserved_bits():
     data = bytearray(make_sub_batch([b"one"]).to_bytes())
     data[0] = 0xFF
     counter_of(bytes(data)).check(chunk_of(b"one").header, source=SOURCE, position=0)
+
+
+@given(st.lists(messages, max_size=8), st.integers(0, 5), st.integers(-3, 3))
+def test_simple_entries_are_counted_at_once_if_they_end_where_the_data_does(found, before, more):
+    data = b"\xff" * before + b"".join(map(simple_entry, found)) + b"\0\0\0"
+    end = len(data) - 3
+    count = count_simple_entries(data, before, end + more)
+    assert count == (len(found) if more == 0 else count_simple_entries(memoryview(data), before, end + more))
+    if more > 0:
+        assert count is None
+
+
+def test_a_sub_batch_is_not_counted_at_once():
+    data = simple_entry(b"one") + make_sub_batch([b"two"]).to_bytes()
+    assert count_simple_entries(data, 0, len(data)) is None

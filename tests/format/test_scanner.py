@@ -21,7 +21,7 @@ from coldstream.errors import (
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.compression import Compression
 from coldstream.format.entry import SubBatch
-from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd, SegmentScanner
+from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd, SegmentScanner, WholeChunk
 from coldstream.format.segment import MAX_POSITION, SEGMENT_HEADER
 from coldstream.format.writer import make_chunk, make_sub_batch
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
@@ -58,6 +58,36 @@ def scan(data: bytes, block_bytes: int = 1 << 20, first_offset: Offset | None = 
                     yield Scanned(header, position, whole_crc, b"".join(parts))
                     begun = None
     scanner.close()
+
+
+def scan_whole(data: bytes, block_bytes: int = 1 << 20) -> Iterator[Scanned]:
+    """As `scan`, by `feed_whole`."""
+    scanner = SegmentScanner(SOURCE, first_offset=FIRST)
+    parts: list[bytes] = []
+    for start in range(0, len(data), block_bytes):
+        for event in scanner.feed_whole(data[start : start + block_bytes]):
+            match event:
+                case WholeChunk(header, position, whole_crc, view):
+                    assert not parts
+                    yield Scanned(header, position, whole_crc, bytes(view))
+                case ChunkBegin():
+                    assert not parts
+                case ChunkBytes(view):
+                    parts.append(bytes(view))
+                case ChunkEnd(header, position, whole_crc):
+                    yield Scanned(header, position, whole_crc, b"".join(parts))
+                    parts = []
+    scanner.close()
+
+
+def outcome_of(chunks: Iterator[Scanned]) -> tuple[list[Scanned], str]:
+    """Return the chunks before the first fault, and what is said of it."""
+    found: list[Scanned] = []
+    try:
+        found.extend(chunks)
+    except CorruptionError as err:
+        return found, repr(err)
+    return found, ""
 
 
 def segment(*chunks: bytes) -> bytes:
@@ -104,6 +134,45 @@ def test_chunks_come_out_whole_with_positions_and_the_crc_of_all_their_bytes():
 def test_the_result_does_not_depend_on_the_size_of_blocks(block_bytes):
     data, _ = small_segment()
     assert list(scan(data, block_bytes)) == list(scan(data))
+
+
+@pytest.mark.parametrize("block_bytes", [1, 47, 48, 49, 100, 101, 113, 150, 500])
+def test_chunks_in_one_piece_are_those_in_many(block_bytes):
+    data, _ = small_segment()
+    assert list(scan_whole(data, block_bytes)) == list(scan(data))
+
+
+def test_only_a_chunk_that_two_blocks_share_is_not_in_one_piece():
+    data, chunks = small_segment()
+    border = 8 + len(chunks[0]) + 60
+    scanner = SegmentScanner(SOURCE)
+    kinds = [type(event) for block in (data[:border], data[border:]) for event in scanner.feed_whole(block)]
+    shared = [ChunkBegin, ChunkBytes, ChunkBytes, ChunkEnd]
+    assert kinds == [WholeChunk, *shared, *[WholeChunk] * (len(chunks) - 2)]
+
+
+def test_the_bytes_of_a_chunk_in_one_block_are_one_event():
+    data, chunks = small_segment()
+    kinds = [type(event) for event in SegmentScanner(SOURCE).feed(data)]
+    assert kinds == [ChunkBegin, ChunkBytes, ChunkEnd] * len(chunks)
+
+
+@pytest.mark.parametrize("block_bytes", [64, 200, 1000])
+def test_the_same_is_wrong_with_a_chunk_in_one_piece_and_in_many(block_bytes):
+    data, _ = small_segment()
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << at % 8
+        assert outcome_of(scan_whole(damaged, block_bytes)) == outcome_of(scan(damaged, block_bytes)), at
+
+
+def test_wrong_counts_and_wrong_entries_are_told_apart_from_a_wrong_crc_in_one_piece_too():
+    wrong = chunk(100, b"one", b"two")
+    for fields in ({"entries": 1}, {"entries": 3}, {"records": 3}, {"entries": 3, "records": 3}):
+        data = segment(changed(wrong, **fields))
+        found = outcome_of(scan_whole(data))
+        assert "BadCountError" in found[1]
+        assert found == outcome_of(scan(data))
 
 
 def test_blocks_of_any_bytes_like_kind_and_empty_ones_will_do():

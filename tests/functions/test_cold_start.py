@@ -46,6 +46,7 @@ NOT_TO_IMPORT = {
         "boto3",
         "coldstream.resolve",
         "coldstream.runtime.resolver_api",
+        "pydantic",
         "s3transfer",
     },
     **dict.fromkeys(("retention", "sweep", "garbage", "scrub", "erase"), NOT_FOR_UPKEEP),

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.envelope import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE
+from coldstream.archive.events import detail_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.ingest.stage import find_rolled, stage

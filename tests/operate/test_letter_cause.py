@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, detail_of, source_of
+from coldstream.archive.envelope import DETAIL_TYPE, LOST_DETAIL_TYPE, source_of
+from coldstream.archive.events import detail_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import Uploader

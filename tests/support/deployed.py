@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.envelope import DETAIL_TYPE, SOURCE
+from coldstream.archive.events import detail_of
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.local.stack import EmulatedStack

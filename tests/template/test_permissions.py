@@ -13,7 +13,7 @@ from typing import Any
 import botocore.session
 import pytest
 
-from coldstream.archive.events import source_of
+from coldstream.archive.envelope import source_of
 from coldstream.jobs.job import JOB_KEYS, JOBS, OPEN_JOBS
 from coldstream.jobs.log_lines import partition_of
 from coldstream.manifest.cluster import Cluster

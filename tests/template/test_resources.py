@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE
+from coldstream.archive.envelope import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE
 from coldstream.store.items import Item
 from tests.support.cloudformation import EVERYTHING, Stack
 from tests.support.iam import Request, is_allowed, is_denied

@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from coldstream.api.request_body import json_object
-from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of, event_of
+from coldstream.archive.envelope import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE
+from coldstream.archive.events import detail_of, event_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.dispatch.emr_report import EmrReport

@@ -20,7 +20,8 @@ from coldstream.agent.archive_reads import (
 )
 from coldstream.agent.stream_file import PendingLoss
 from coldstream.archive.coverage import covered_to
-from coldstream.archive.events import LOST_DETAIL_TYPE, detail_of, source_of
+from coldstream.archive.envelope import LOST_DETAIL_TYPE, source_of
+from coldstream.archive.events import detail_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import StoppedError

@@ -23,7 +23,7 @@ from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import ContradictionError, CorruptionError
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader, ChunkType
-from coldstream.format.scanner import ChunkEnd, SegmentScanner
+from coldstream.format.scanner import ChunkEnd, SegmentScanner, WholeChunk
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.history import check_epoch_before
 from coldstream.store.ports import ObjectReads
@@ -127,11 +127,11 @@ def _describe(header: ChunkHeader) -> str:
     )
 
 
-def _sound_chunks(segment: SegmentRolled, staged: StagedSegment) -> Generator[ChunkEnd, None, None]:
+def _sound_chunks(segment: SegmentRolled, staged: StagedSegment) -> Generator[ChunkEnd | WholeChunk, None, None]:
     """Yield the copy's chunks up to the first corrupt one, which the cutter will find again and report."""
     scanner = SegmentScanner(segment.staged_key, first_offset=segment.first_offset)
     with closing(staged.blocks()) as blocks, suppress(CorruptionError):
         for block in blocks:
-            for event in scanner.feed(block):
-                if isinstance(event, ChunkEnd):
+            for event in scanner.feed_whole(block):
+                if isinstance(event, WholeChunk | ChunkEnd):
                     yield event

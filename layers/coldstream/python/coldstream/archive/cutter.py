@@ -16,8 +16,10 @@ from coldstream.archive.borders import Side, TimeBorders
 from coldstream.archive.coverage import Coverage
 from coldstream.archive.draft import CutFragment, FragmentDraft
 from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.spool_files import SpoolFiles
 from coldstream.errors import BadSequenceError
-from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd, ScanEvent, SegmentScanner
+from coldstream.format.chunk import ChunkHeader
+from coldstream.format.scanner import ChunkBegin, ChunkBytes, ScanEvent, SegmentScanner, WholeChunk
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.units import Offset
 
@@ -53,11 +55,14 @@ class SegmentCutter:
         self._coverage = coverage
         self._fragment_bytes = fragment_bytes
         self._spool_dir = spool_dir
+        self._files = SpoolFiles(spool_dir)
         self._zstd_level = zstd_level
         self._scanner = SegmentScanner(segment.staged_key, first_offset=segment.first_offset)
         self._borders = TimeBorders(segment.cut_every_ms)
         self._holds = False  # whether the chunk being scanned is held
-        self._held: list[ScanEvent] = []
+        self._held: list[ScanEvent | WholeChunk] = []
+        # From here on nothing is covered: a question that need not be asked of each chunk then.
+        self._covered_to = max((coverage.floor, *(entry.next_offset for entry in coverage.entries)))
         self._span: _Span | None = None  # None before a first chunk
         self._draft: FragmentDraft | None = None
         self._next_offset: int = segment.first_offset
@@ -67,8 +72,8 @@ class SegmentCutter:
 
         Raises CorruptionError.
         """
-        for event in self._scanner.feed(block):
-            if isinstance(event, ChunkBegin):
+        for event in self._scanner.feed_whole(block):
+            if isinstance(event, WholeChunk | ChunkBegin):
                 self._next_offset = event.header.next_offset
                 if self._next_offset > self._segment.next_offset:
                     # No agent announced this chunk, so nobody has proven that it is committed.
@@ -91,12 +96,14 @@ class SegmentCutter:
         yield from self._release(is_border=True)
         if fragment := self._end_fragment():
             yield fragment
+        self._files.close()
 
     def close(self) -> None:
-        """Discard the unfinished fragment, if any."""
+        """Discard the unfinished fragment, if any, and the files that the others have given back."""
         if self._draft is not None:
             self._draft.discard()
             self._draft = None
+        self._files.close()
 
     def _release(self, *, is_border: bool) -> Iterator[CutFragment]:
         """End the fragment if there is a border; then take the chunks that were held."""
@@ -109,31 +116,44 @@ class SegmentCutter:
             if fragment := self._take(event):
                 yield fragment
 
-    def _take(self, event: ScanEvent) -> CutFragment | None:
+    def _take(self, event: ScanEvent | WholeChunk) -> CutFragment | None:
         """Give an event to the fragment that it belongs to; return the fragment that it completes."""
-        match event:
-            case ChunkBytes(view):
-                if self._draft is not None:
-                    self._draft.write(view)
-            case ChunkBegin(header, position):
-                if self._span is None:
-                    self._span = _Span(Offset(header.chunk_id), position)
-                # The manifest has, or had, this chunk: a fragment that went on after it would have a hole.
-                if self._coverage.covers(header, source=self._segment.staged_key):
-                    return self._end_fragment()
-                if self._draft is None:
-                    self._draft = self._begin(self._span, position)
-            case ChunkEnd(header, _, chunk_crc32):
-                assert self._span is not None
-                if self._draft is not None:
-                    self._draft.add(header, chunk_crc32)
-                self._span.chunks += 1
-                self._span.bytes_since_cut += header.total_bytes
-                if self._span.bytes_since_cut > self._fragment_bytes:
-                    self._span.sequence_number += 1
-                    self._span.bytes_since_cut = 0
-                    return self._end_fragment()
+        if isinstance(event, WholeChunk):
+            # A chunk that is covered ends a fragment as it begins, and none as it ends.
+            fragment = self._begin_chunk(event.header, event.position)
+            if self._draft is not None:
+                self._draft.write(event.view)
+            return self._end_chunk(event.header, event.crc32) or fragment
+        if isinstance(event, ChunkBytes):
+            if self._draft is not None:
+                self._draft.write(event.view)
+            return None
+        if isinstance(event, ChunkBegin):
+            return self._begin_chunk(event.header, event.position)
+        return self._end_chunk(event.header, event.crc32)
+
+    def _begin_chunk(self, header: ChunkHeader, position: int) -> CutFragment | None:
+        if self._span is None:
+            self._span = _Span(Offset(header.chunk_id), position)
+        # The manifest has, or had, this chunk: a fragment that went on after it would have a hole.
+        if header.chunk_id < self._covered_to and self._coverage.covers(header, source=self._segment.staged_key):
+            return self._end_fragment()
+        if self._draft is None:
+            self._draft = self._begin(self._span, position)
         return None
+
+    def _end_chunk(self, header: ChunkHeader, chunk_crc32: int) -> CutFragment | None:
+        span = self._span
+        assert span is not None
+        if self._draft is not None:
+            self._draft.add(header, chunk_crc32)
+        span.chunks += 1
+        span.bytes_since_cut += header.total_bytes
+        if span.bytes_since_cut <= self._fragment_bytes:
+            return None
+        span.sequence_number += 1
+        span.bytes_since_cut = 0
+        return self._end_fragment()
 
     def _bad_end(self, position: int) -> BadSequenceError:
         return BadSequenceError(
@@ -153,6 +173,7 @@ class SegmentCutter:
             data_position=SEGMENT_HEADER_BYTES + position - span.position,
             spool_dir=self._spool_dir,
             zstd_level=self._zstd_level,
+            files=self._files,
         )
 
     def _end_fragment(self) -> CutFragment | None:
@@ -163,6 +184,8 @@ class SegmentCutter:
         return fragment
 
 
-def _copy(event: ScanEvent) -> ScanEvent:
+def _copy(event: ScanEvent | WholeChunk) -> ScanEvent | WholeChunk:
     """Copy an event's bytes: a view would keep a much larger block in memory."""
-    return ChunkBytes(memoryview(bytes(event.view))) if isinstance(event, ChunkBytes) else event
+    if isinstance(event, ChunkBytes | WholeChunk):
+        return event._replace(view=memoryview(bytes(event.view)))
+    return event

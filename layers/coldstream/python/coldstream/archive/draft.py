@@ -14,9 +14,10 @@ from typing import BinaryIO, Self
 from zlib import crc32
 
 from coldstream.archive.spool import FrameSpool, PlainSpool
+from coldstream.archive.spool_files import SpoolFiles
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader, ChunkType
-from coldstream.format.fragment import FragmentIndexRecord, FragmentTrailer, build_footer
+from coldstream.format.fragment import FragmentTrailer, build_footer, index_record_bytes
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
 from coldstream.manifest.entry import Encoding, FragmentEntry, LastUserChunk
 from coldstream.manifest.sparse import STEP_BYTES, SparseIndex, SparsePoint
@@ -56,14 +57,18 @@ class FragmentDraft:
         data_position: int,
         spool_dir: Path | None,
         zstd_level: int | None = None,
+        files: SpoolFiles | None = None,
     ) -> None:
-        """Begin a fragment, of encoding `zstd-seekable` if there is a level. Raises UnavailableError without a disk."""
+        """Begin a fragment, of encoding `zstd-seekable` if there is a level. Raises UnavailableError without a disk.
+
+        A plain one is spooled to one of `files`, if there are any.
+        """
         self._source = source
         self._segment_offset = segment_offset
         self._sequence_number = sequence_number
         self._chunks_before = chunks_before
         self._data_position = data_position
-        self._spool = PlainSpool(spool_dir) if zstd_level is None else FrameSpool(spool_dir, zstd_level)
+        self._spool = PlainSpool(spool_dir, files) if zstd_level is None else FrameSpool(spool_dir, zstd_level)
         self._data_crc32 = 0
         self._position = SEGMENT_HEADER_BYTES
         self._index = bytearray()
@@ -71,12 +76,13 @@ class FragmentDraft:
         self._first: ChunkHeader | None = None
         self._last: ChunkHeader | None = None
         self._first_epoch: Epoch | None = None
-        self._last_user: LastUserChunk | None = None
+        self._last_user: tuple[ChunkHeader, int] | None = None  # with its position
         self._greatest = TimestampMs(0)
         self.chunks = 0
         self._messages = 0
         self._spool.write(SEGMENT_HEADER)
         self._is_between_chunks = True
+        self._next_point = 0  # position from which on a chunk is one of the sparse index
 
     @property
     def data_bytes(self) -> int:
@@ -87,29 +93,29 @@ class FragmentDraft:
         """Take the next bytes of a chunk. A view has to stay as it is until the fragment is finished."""
         if self._is_between_chunks:
             self._is_between_chunks = False
-            if self._is_at_point:
+            if self._position >= self._next_point:
                 # Before the chunk's bytes come: a range may begin at any point, so a frame has to begin there.
                 self._spool.cut()
         self._spool.write(view)
 
     def add(self, header: ChunkHeader, chunk_crc32: int) -> None:
         """Add the chunk whose bytes were just written; `chunk_crc32` is that of all of these bytes."""
-        is_at_point = self._is_at_point
+        position, timestamp, total_bytes = self._position, header.timestamp, header.total_bytes
         if self._first is None:
             self._first = header
-            self._greatest = header.timestamp
-        if is_at_point:
-            self._points.append(self._point(header))
+            self._greatest = timestamp
+        if position >= self._next_point:
+            self._points.append(SparsePoint(header.chunk_id, self.chunks, position, timestamp, self._greatest))
+            self._next_point = position + STEP_BYTES
         if header.type is ChunkType.USER:
             self._first_epoch = header.epoch if self._first_epoch is None else self._first_epoch
-            self._last_user = LastUserChunk(header.chunk_id, self._position, header.timestamp)
+            self._last_user = header, position
             self._messages += header.records
-        self._index += FragmentIndexRecord(header.chunk_id, header.timestamp, self._position).to_bytes()
-        self._data_crc32 = combine_crc32(self._data_crc32, chunk_crc32, header.total_bytes)
+        self._index += index_record_bytes(header.chunk_id, timestamp, position)
+        self._data_crc32 = combine_crc32(self._data_crc32, chunk_crc32, total_bytes)
         # After the point was made: a point has the greatest timestamp of the chunks before it.
-        self._greatest = max(self._greatest, header.timestamp)
-        # Until here it is where the chunk begins: point, index record and last user chunk need that.
-        self._position += header.total_bytes
+        self._greatest = max(self._greatest, timestamp)
+        self._position = position + total_bytes
         self._last = header
         self.chunks += 1
         self._is_between_chunks = True
@@ -154,7 +160,7 @@ class FragmentDraft:
             encoding=Encoding.IDENTITY if spooled.frames is None else Encoding.ZSTD_SEEKABLE,
             frames=spooled.frames,
             sparse=SparseIndex(tuple(self._points)),
-            last_user_chunk=self._last_user,
+            last_user_chunk=self._last_user_chunk,
             segment_offset=self._segment_offset,
             first_epoch=self._first_epoch,
             data_crc32=self._data_crc32,
@@ -174,9 +180,8 @@ class FragmentDraft:
         self._spool.discard()
 
     @property
-    def _is_at_point(self) -> bool:
-        """Whether the next chunk is one of the sparse index."""
-        return not self._points or self._position - self._points[-1].position >= STEP_BYTES
-
-    def _point(self, header: ChunkHeader) -> SparsePoint:
-        return SparsePoint(header.chunk_id, self.chunks, self._position, header.timestamp, self._greatest)
+    def _last_user_chunk(self) -> LastUserChunk | None:
+        if self._last_user is None:
+            return None
+        header, position = self._last_user
+        return LastUserChunk(header.chunk_id, position, header.timestamp)

@@ -1,4 +1,4 @@
-"""The agent's events, `Segment Rolled` and `Segment Lost`, as EventBridge and SQS carry them.
+"""The agent's events, `Segment Rolled` and `Segment Lost`, as EventBridge and SQS carry them (`archive.envelope`).
 
 docs/formats.md describes their schemas for people. docs/segment-rolled.schema.json and docs/segment-lost.schema.json
 describe them for programs, and are generated from here. Version 1 is the only one. An unknown field is an error: it may
@@ -11,20 +11,20 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from coldstream.archive.envelope import DETAIL_TYPE, LOST_DETAIL_TYPE, VERSION, cluster_of
 from coldstream.archive.segment_lost import MAX_REASON_BYTES, SegmentLost
-from coldstream.archive.segment_rolled import MAX_CUT_EVERY_MS, MAX_SEGMENT_BYTES, MIN_CUT_EVERY_MS, SegmentRolled
+from coldstream.archive.segment_rolled import (
+    MAX_CUT_EVERY_MS,
+    MAX_ETAG,
+    MAX_SEGMENT_BYTES,
+    MIN_CUT_EVERY_MS,
+    SegmentRolled,
+)
 from coldstream.errors import InvalidEventError, InvalidNameError
-from coldstream.manifest.cluster import NO_CLUSTER, Cluster, agents_cluster
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.plain_json import read_json
 from coldstream.units import MAX_OFFSET, Offset
-
-SOURCE = "coldstream.agent"
-"""The source of agents without a cluster. Agents of a cluster append a dot and its name."""
-
-DETAIL_TYPE = "Segment Rolled"
-LOST_DETAIL_TYPE = "Segment Lost"
-VERSION: Literal[1] = 1
 
 _Detail = TypeVar("_Detail", bound=BaseModel)
 
@@ -78,7 +78,7 @@ class StagedDetail(_Model):
     etag: Text | None = Field(
         default=None,
         min_length=1,
-        max_length=255,
+        max_length=MAX_ETAG,
         description="ETag of this copy in S3: the event says nothing about another copy at the same key",
         examples=['"9b2cf535f27731c974343645a3985328"'],
     )
@@ -118,11 +118,6 @@ class SegmentLostDetail(_Model):
     )
 
 
-def source_of(announcing: Cluster) -> str:
-    """Return the source of a cluster's events. IAM policies hold agents to it, by the condition key `events:source`."""
-    return f"{SOURCE}.{announcing}" if announcing else SOURCE
-
-
 def detail_of(event: SegmentRolled | SegmentLost) -> str:
     """Encode an event's detail as JSON."""
     names = event.stream
@@ -157,7 +152,7 @@ def event_of(body: str) -> SegmentRolled | SegmentLost:
         raise InvalidEventError("body", f"is not JSON: {err}") from err
     if not isinstance(envelope, dict):
         raise InvalidEventError("body", "is not a JSON object")
-    announcing = _cluster_of(envelope.get("source"))
+    announcing = cluster_of(envelope.get("source"))
     match envelope.get("detail-type"):
         case "Segment Rolled":
             return _rolled(_detail(SegmentRolledDetail, envelope.get("detail")), announcing)
@@ -165,17 +160,6 @@ def event_of(body: str) -> SegmentRolled | SegmentLost:
             return _lost(_detail(SegmentLostDetail, envelope.get("detail")), announcing)
         case other:
             raise InvalidEventError("detail-type", f"is {other!r}, not {DETAIL_TYPE!r} or {LOST_DETAIL_TYPE!r}")
-
-
-def _cluster_of(source: Any) -> Cluster:
-    if source == SOURCE:
-        return NO_CLUSTER
-    if not isinstance(source, str) or not source.startswith(f"{SOURCE}."):
-        raise InvalidEventError("source", f"is {source!r}, not {SOURCE!r}, nor {SOURCE!r} with a dot and a cluster")
-    try:
-        return agents_cluster(source.removeprefix(f"{SOURCE}."))
-    except InvalidNameError as err:
-        raise InvalidEventError("source", err.problem) from err
 
 
 def _rolled(detail: SegmentRolledDetail, announcing: Cluster) -> SegmentRolled:

@@ -15,6 +15,9 @@ MAX_SEGMENT_BYTES = 1 << 32
 MIN_CUT_EVERY_MS = 1_000
 MAX_CUT_EVERY_MS = 24 * 60 * 60 * 1_000
 
+MAX_ETAG = 255
+"""Characters of an ETag."""
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentRolled:

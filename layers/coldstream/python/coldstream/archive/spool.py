@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 from zlib import crc32
 
+from coldstream.archive.spool_files import SpoolFiles
 from coldstream.errors import UnavailableError
 from coldstream.manifest.frames import Frames
 from coldstream.units import MIB
@@ -48,8 +49,10 @@ class PlainSpool:
     Memory: the pieces of one write. They are views, which keep alive the blocks that they came in.
     """
 
-    def __init__(self, directory: Path | None) -> None:
-        self._body = _open(directory, buffer_bytes=0)
+    def __init__(self, directory: Path | None, files: SpoolFiles | None = None) -> None:
+        """Begin in one of `files`, or in a file of its own."""
+        with _disk_errors():
+            self._body = _open(directory, buffer_bytes=0) if files is None else files.lend()
         self._pieces: list[bytes | memoryview] = []
         self._size_bytes = 0  # of the pieces
 
@@ -68,6 +71,7 @@ class PlainSpool:
         self.write(footer)
         self._flush()
         with _disk_errors():
+            self._body.truncate()  # what an earlier fragment left in a file that is used again
             self._body.seek(0)
         return SpooledObject(self._body, identity_bytes, identity_crc32)
 
@@ -80,6 +84,10 @@ class PlainSpool:
         with _disk_errors():
             while self._pieces:
                 written = os.writev(self._body.fileno(), self._pieces)
+                if written == self._size_bytes:
+                    self._pieces.clear()
+                    break
+                self._size_bytes -= written
                 while self._pieces and written >= len(self._pieces[0]):
                     written -= len(self._pieces.pop(0))
                 if written:  # a disk that fills up takes a part; the rest then raises

@@ -7,16 +7,18 @@ one range never touches the disk here.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from errno import ENOSPC
 from functools import partial
+from os import strerror
 from pathlib import Path
 from threading import Event
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, Self
 
 from coldstream.archive.spool import disk_errors
+from coldstream.archive.spool_files import SpoolFiles
 from coldstream.store.ports import ObjectStore, RangeStream
 from coldstream.units import MIB, ByteRange
 
@@ -62,6 +64,7 @@ class StagedSegment:
         starts = iter(range(0, self.size_bytes, RANGE_BYTES))
         is_over = Event()
         opened: list[RangeStream | BinaryIO] = []
+        files = SpoolFiles(self._spool_dir)
 
         def stream(start: int) -> RangeStream:
             found = first if start == 0 and first is not None else self._open(start)
@@ -70,15 +73,14 @@ class StagedSegment:
 
         def spool(start: int) -> BinaryIO:
             with closing(self._open(start)) as arriving, _disk_errors():
-                file = cast(
-                    "BinaryIO",
-                    tempfile.TemporaryFile(dir=self._spool_dir, buffering=0),  # noqa: SIM115  closed with all others
-                )
+                file = files.lend()
                 opened.append(file)
                 for block in _blocks_of(arriving):
                     if is_over.is_set():
                         break  # nobody will read it
-                    file.write(block)
+                    if file.write(block) != len(block):
+                        raise OSError(ENOSPC, strerror(ENOSPC))  # of the last, nobody would miss the rest
+                file.truncate()  # what an earlier range left there
                 file.seek(0)
             return file
 
@@ -91,6 +93,7 @@ class StagedSegment:
         finally:
             for one in (*opened, *([first] if first is not None else [])):
                 one.close()
+            files.close()
 
     def _open(self, start: int) -> RangeStream:
         byte_range = ByteRange(start, min(start + RANGE_BYTES, self.size_bytes))

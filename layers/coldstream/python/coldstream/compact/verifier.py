@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import chain, groupby
 from zlib import crc32
 
@@ -40,7 +39,7 @@ def read_verified(
             verifier = _FragmentVerifier(first.plan.entry, shift, first.etag)
             for block in chain((first,), blocks_of_one):
                 for event in verifier.feed(block):
-                    yield replace(event, position=event.position + shift) if isinstance(event, ChunkBegin) else event
+                    yield event._replace(position=event.position + shift) if isinstance(event, ChunkBegin) else event
             yield verifier.finish()
             shift += first.plan.entry.data_bytes
 

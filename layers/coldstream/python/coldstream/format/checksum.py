@@ -7,17 +7,16 @@ therefore undoes the multiplication, which is how `crc32_before` takes the end o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from awscrt import checksums
 
 _PERIOD = (1 << 32) - 1
 
 
-def combine_crc32(before_crc32: int, after_crc32: int, after_bytes: int) -> int:
-    """Return the CRC-32 of two parts joined; `after_bytes` is the size of the second. Cost: about 0.2 us."""
-    whole_crc32: int = checksums.combine_crc32(before_crc32, after_crc32, after_bytes)
-    return whole_crc32
+# Not a function around it: that would take as long again, three times a chunk.
+combine_crc32: Callable[[int, int, int], int] = checksums.combine_crc32
+"""Return the CRC-32 of two parts joined, of theirs and the size of the second in bytes. Cost: about 0.2 us."""
 
 
 def combine_all_crc32(parts: Iterable[tuple[int | None, int]], *, start_crc32: int = 0) -> int | None:

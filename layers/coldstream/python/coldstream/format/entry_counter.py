@@ -1,4 +1,4 @@
-"""Count the entries of a chunk whose data comes in pieces."""
+"""Count the entries of a chunk: of one whose data comes in pieces, or all at once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,23 @@ from coldstream.format.entry import (
     SUB_BATCH_KIND,
     check_counts,
 )
+
+
+def count_simple_entries(block: bytes | bytearray | memoryview, at: int, end: int) -> int | None:
+    """Count the entries from byte `at` of a block up to `end`; None unless all are simple, and the last ends there.
+
+    Cost: about 0.1 us an entry. None says nothing more: the caller has an `EntryCounter` look.
+    """
+    unpack = SIMPLE_HEADER.unpack_from
+    last = end - SIMPLE_HEADER_BYTES
+    count = 0
+    while at <= last:
+        (length,) = unpack(block, at)
+        if length < 0:
+            return None
+        at += SIMPLE_HEADER_BYTES + length
+        count += 1
+    return count if at == end else None
 
 
 class EntryCounter:

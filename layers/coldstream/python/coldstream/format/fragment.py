@@ -84,10 +84,20 @@ class FragmentIndexRecord:
 
     def to_bytes(self) -> bytes:
         """Encode; the inverse of `from_bytes`. Raises OverflowError if a number does not fit its field."""
-        try:
-            return _RECORD.pack(self.chunk_id, self.timestamp, self.position)
-        except struct.error as err:
-            raise OverflowError(f"no index record of a fragment can say {self}") from err
+        return index_record_bytes(self.chunk_id, self.timestamp, self.position)
+
+
+def index_record_bytes(chunk_id: ChunkId, timestamp: TimestampMs, position: int) -> bytes:
+    """Encode an index record without making one first, which would take most of the time.
+
+    Raises OverflowError if a number does not fit its field.
+    """
+    try:
+        return _RECORD.pack(chunk_id, timestamp, position)
+    except struct.error as err:
+        raise OverflowError(
+            f"no index record of a fragment can say {FragmentIndexRecord(chunk_id, timestamp, position)}"
+        ) from err
 
 
 @dataclass(frozen=True, slots=True)

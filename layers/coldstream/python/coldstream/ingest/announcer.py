@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from coldstream.archive.coverage import covered_to
-from coldstream.archive.events import DETAIL_TYPE, detail_of, source_of
+from coldstream.archive.envelope import DETAIL_TYPE, source_of
+from coldstream.archive.events import detail_of
 from coldstream.archive.quarantine import read_quarantine
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import InvalidSettingError, UnavailableError

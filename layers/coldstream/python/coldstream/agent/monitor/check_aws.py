@@ -7,7 +7,7 @@ from contextlib import suppress
 from zlib import crc32
 
 from coldstream.agent.monitor.check import Check, CheckedPart, CheckOutcome, failed, ok, unknown
-from coldstream.archive.events import DETAIL_TYPE, source_of
+from coldstream.archive.envelope import DETAIL_TYPE, source_of
 from coldstream.errors import AccessDeniedError, ColdstreamError, ObjectNotFoundError, UnavailableError
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.manifest.cluster import Cluster
