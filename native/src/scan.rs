@@ -19,6 +19,8 @@ pub struct ScannedChunk {
     pub records: u64,
     pub timestamp: i64,
     pub data: Range<usize>,
+    /// Whether the entries are as many as the header says; None if nobody has counted them.
+    pub is_counted: Option<bool>,
 }
 
 /// What is read, and how large a batch may be.
@@ -169,7 +171,9 @@ impl Scan {
                 };
                 // A column of offsets holds signed ones.
                 let is_right = i64::try_from(found.chunk_id.saturating_add(found.records)).is_ok()
-                    && is_chunk_data(memory, &found.data, found.entries, found.records);
+                    && found
+                        .is_counted
+                        .unwrap_or_else(|| is_chunk_data(memory, &found.data, found.entries, found.records));
                 if !is_right {
                     return chunk.declined(self.bounds.start);
                 }
@@ -280,7 +284,9 @@ impl OpenChunk {
 
 /// Parse and verify the chunks that are all of these bytes of the memory, the first with the id `first_offset`. Return the
 /// user chunks, which count their places from `range.start`, and the offset after the last chunk; None if one is not right.
-pub fn verify(memory: &[u8], range: Range<usize>, first_offset: u64) -> Option<(Vec<ScannedChunk>, u64)> {
+///
+/// With `counts`, their entries are counted as well: right after its CRC, a chunk is in the processor's cache.
+pub fn verify(memory: &[u8], range: Range<usize>, first_offset: u64, counts: bool) -> Option<(Vec<ScannedChunk>, u64)> {
     let mut found = Vec::new();
     let (mut at, mut expected) = (range.start, first_offset);
     while at < range.end {
@@ -299,6 +305,7 @@ pub fn verify(memory: &[u8], range: Range<usize>, first_offset: u64) -> Option<(
                 entries: header.entries,
                 records: header.records,
                 timestamp: header.timestamp,
+                is_counted: counts.then(|| is_chunk_data(memory, &data, header.entries, header.records)),
                 data,
             });
         }
