@@ -30,6 +30,7 @@ from bench.harness import (
 )
 from bench.load import make_segment, stream
 from bench.local_s3 import SERVERS, LocalS3
+from bench.orders import make_orders
 from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import StreamId
 
@@ -43,6 +44,8 @@ ONE = "GETs of 8 MiB, one connection"
 SEVERAL = f"GETs of 8 MiB, {CONNECTIONS} connections"
 CHUNKS = "reader, chunks"
 MESSAGES = "reader, messages and their bodies"
+ORDERS = "reader, messages of orders"
+COMPRESSED = "reader, messages of compressed orders"
 
 HOW = f"""\
 A stream of {SEGMENT_BYTES // MB} MB, archived by the upload function, is read from its first offset to its tail.
@@ -50,7 +53,8 @@ The reader knows only the resolver, behind a local HTTP server: it asks for rang
 chunk's CRC, and returns chunks, or messages whose bodies are read (the bytes are then those of the bodies). The
 baseline is urllib3, which GETs the resolver's ranges, known beforehand, each into memory as a whole, and checks
 nothing. The reader's ranges have about 8 MiB. Each run is a new process; {ROUNDS} rounds, in turns. The S3 servers
-are those of the upload: without limits, the shared processor is what is measured."""
+are those of the upload: without limits, the shared processor is what is measured. "Orders" are two more streams, with
+equal JSON orders of about 400 bytes; a compaction has compressed one of them (zstd-seekable)."""
 
 
 def measure() -> Section:
@@ -60,12 +64,17 @@ def measure() -> Section:
     with tempfile.TemporaryDirectory(prefix="coldstream-bench-") as directory, any_dynamodb() as dynamodb:
         say("making a segment")
         segment = make_segment(Path(directory), size_bytes=SEGMENT_BYTES, message_bytes=MESSAGE_BYTES)
+        (ordered := Path(directory, "orders")).mkdir()
+        orders = make_orders(ordered, size_bytes=SEGMENT_BYTES)
         for number, (name, limits) in enumerate(SERVERS):
-            with LocalS3(**limits, warm_mib=3 * SEGMENT_BYTES // MIB) as s3:
+            with LocalS3(**limits, warm_mib=7 * SEGMENT_BYTES // MIB) as s3:
                 sdk = sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url)
-                archive([segment], stream(number), sdk, dynamodb.table)
+                streams = stream(number), stream(10 + number), stream(20 + number)
+                for of, rolled in zip(streams, (segment, orders, orders), strict=True):
+                    archive([rolled], of, sdk, dynamodb.table)
+                in_child("bench.compaction:compress", {"table": dynamodb.table, "number": 20 + number}, sdk)
                 with resolver(sdk, dynamodb.table) as url:
-                    runs = _race(name, url, stream(number))
+                    runs = _race(name, url, *streams)
             best = min(runs[what].seconds for what in (FRAGMENTS, ONE, SEVERAL))
             for what, run in runs.items():
                 rate = run.answer["bytes"] / MB / run.seconds
@@ -74,6 +83,8 @@ def measure() -> Section:
             for baseline, seconds in ((ONE, runs[ONE].seconds), ("the best GETs", best)):
                 ratio = seconds / runs[CHUNKS].seconds
                 aims.append(Aim(f"0.9x of {baseline}, or more; S3 with {name}", f"{ratio:.2f}x", ratio >= 0.9))
+            ratio = runs[ORDERS].seconds / runs[COMPRESSED].seconds
+            aims.append(Aim(f"compressed orders as fast as plain ones; S3 with {name}", f"{ratio:.2f}x", ratio >= 1))
     return Section(
         title="Reader",
         how=HOW,
@@ -122,10 +133,10 @@ def _ranges(url: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
         start = {"cursor": answer["cursor"]}
 
 
-def _race(server: str, url: str, of: StreamId) -> dict[str, ChildRun]:
+def _race(server: str, url: str, of: StreamId, orders: StreamId, compressed: StreamId) -> dict[str, ChildRun]:
     """Return the median run of each contender."""
 
-    def run(function: str, **options: Any) -> Callable[[], ChildRun]:
+    def run(function: str, of: StreamId = of, **options: Any) -> Callable[[], ChildRun]:
         arguments = {"url": url, "vhost": of.vhost, "name": of.name, **options}
         return lambda: in_child(f"bench.reader:{function}", arguments)
 
@@ -135,9 +146,14 @@ def _race(server: str, url: str, of: StreamId) -> dict[str, ChildRun]:
         ONE: run("get_plainly", connections=1, range_bytes=RANGE_BYTES),
         SEVERAL: run("get_plainly", connections=CONNECTIONS, range_bytes=RANGE_BYTES),
         MESSAGES: run("read", messages=True),
+        ORDERS: run("read", orders, messages=True),
+        COMPRESSED: run("read", compressed, messages=True),
     }
     runs = median_runs(in_turns(contenders, rounds=ROUNDS, label=f"{server}: "))
     sizes = {runs[what].answer["bytes"] for what in (CHUNKS, FRAGMENTS, ONE, SEVERAL)}
     if len(sizes) != 1:
         raise CannotMeasureError(f"the reader and plain GETs did not read the same bytes: {sizes}")
+    sizes = {runs[what].answer["bytes"] for what in (ORDERS, COMPRESSED)}
+    if len(sizes) != 1:
+        raise CannotMeasureError(f"compressed orders are not the plain ones: {sizes}")
     return runs

@@ -58,7 +58,7 @@ impl MessageTypes {
             Scalar::Char(one) => self.char.bind(py).call1((one,))?,
             Scalar::Timestamp(ms) => self.timestamp.bind(py).call1((ms,))?,
             Scalar::Decimal(bytes) => self.decimal.bind(py).call1((PyBytes::new(py, bytes),))?,
-            Scalar::Uuid(bytes) => self.uuid.bind(py).call1((PyBytes::new(py, &bytes),))?,
+            Scalar::Uuid(bytes) => self.uuid.bind(py).call1((PyBytes::new(py, bytes),))?,
         })
     }
 

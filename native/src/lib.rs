@@ -22,7 +22,7 @@ mod verified;
 use pyo3::prelude::*;
 
 /// Raised with each change of what Python calls: a module of another build is not used.
-const CONTRACT: u32 = 3;
+const CONTRACT: u32 = 4;
 
 #[pymodule]
 fn _coldstream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

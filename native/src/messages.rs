@@ -6,13 +6,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::decoder::MessageTypes;
-use crate::entry::{is_chunk_data, is_sub_batch_data, message_at, Entry, SubBatch};
+use crate::entry::{is_sub_batch_data, message_at, Entry, SubBatch};
 use crate::memory::bytes_of;
 use crate::message::{ChunkContext, NativeMessage};
 use crate::unpacked::unpack;
 
 /// Iterates over the messages of a chunk from an offset on. What is wrong in the chunk, or only uncommon, ends the native
-/// part: from there on the iterator is `rest`, which is called with the first offset that is left.
+/// part: from there on the iterator is `rest`, which is called with the offset of the message that comes next.
+///
+/// Entries are counted on the way. To count them all beforehand would fetch each one's header from memory, before the
+/// message that lies around it is needed.
 #[pyclass(module = "_coldstream_native", name = "NativeMessages")]
 pub struct NativeMessages {
     context: Arc<ChunkContext>,
@@ -20,6 +23,8 @@ pub struct NativeMessages {
     at: usize,
     end: usize,
     offset: u64,
+    next_offset: u64,
+    entries_left: u64,
     from_offset: u64,
     batch: Option<OpenSubBatch>,
     rest: Py<PyAny>,
@@ -39,7 +44,6 @@ impl NativeMessages {
     #[new]
     #[allow(clippy::too_many_arguments)]
     fn new(
-        py: Python<'_>,
         types: Py<MessageTypes>,
         data: &Bound<'_, PyAny>,
         entries: u64,
@@ -51,11 +55,19 @@ impl NativeMessages {
         rest: Py<PyAny>,
     ) -> PyResult<Self> {
         let (memory, place) = bytes_of(data)?;
-        let is_right = is_chunk_data(memory.as_bytes(py), &place, entries, records);
-        let context = Arc::new(ChunkContext { types, source, timestamp });
-        let in_python = if is_right { None } else { Some(rest.call1(py, (from_offset,))?) };
-        let (at, end) = (place.start, place.end);
-        Ok(Self { context, memory, at, end, offset: chunk_id, from_offset, batch: None, rest, in_python })
+        Ok(Self {
+            context: Arc::new(ChunkContext { types, source, timestamp }),
+            memory,
+            at: place.start,
+            end: place.end,
+            offset: chunk_id,
+            next_offset: chunk_id.saturating_add(records),
+            entries_left: entries,
+            from_offset,
+            batch: None,
+            rest,
+            in_python: None,
+        })
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -90,15 +102,20 @@ impl NativeMessages {
                 }
                 self.batch = None;
             }
-            if self.at >= self.end {
+            if self.at == self.end && self.entries_left == 0 && self.offset == self.next_offset {
                 return Ok(None);
             }
             let bytes = self.memory.as_bytes(py);
-            let Some(entry) = Entry::at(bytes, self.at, self.end) else {
+            // An empty sub-batch is for Python to look into: it takes no offset, and may be damaged.
+            let entry =
+                Entry::at(bytes, self.at, self.end).filter(|entry| entry.records() > 0 && self.entries_left > 0);
+            let Some(entry) = entry.filter(|entry| entry.records() <= self.next_offset - self.offset) else {
+                self.go_on_in_python(py)?;
                 return Ok(None);
             };
             let after = self.offset + entry.records();
             self.at = entry.end();
+            self.entries_left -= 1;
             match entry {
                 Entry::Message(place) => {
                     let offset = self.offset;
@@ -111,12 +128,17 @@ impl NativeMessages {
                 Entry::SubBatch(batch) => {
                     self.batch = self.open(py, &batch)?;
                     if self.batch.is_none() {
-                        self.in_python = Some(self.rest.call1(py, (self.offset.max(self.from_offset),))?);
+                        self.go_on_in_python(py)?;
                         return Ok(None);
                     }
                 }
             }
         }
+    }
+
+    fn go_on_in_python(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.in_python = Some(self.rest.call1(py, (self.offset,))?);
+        Ok(())
     }
 
     /// Unpack a sub-batch, and check all of it: none of its messages may come before what is wrong with it is known.

@@ -69,7 +69,7 @@ impl NativeRows {
         let (chunks, next_offset) = match verified {
             None => {
                 let bytes = memory.as_bytes(py);
-                match py.detach(|| verify(bytes, place, first_offset)) {
+                match py.detach(|| verify(bytes, place, first_offset, true)) {
                     Some((chunks, next_offset)) => (chunks, Some(next_offset)),
                     None => (Vec::new(), None),
                 }
@@ -78,7 +78,7 @@ impl NativeRows {
                 let all = all.into_iter().enumerate().map(|(number, one)| {
                     let (at, end, chunk_id, entries, records, timestamp) = one;
                     let data = place.start.saturating_add(at)..place.start.saturating_add(end);
-                    ScannedChunk { place: number, chunk_id, entries, records, timestamp, data }
+                    ScannedChunk { place: number, chunk_id, entries, records, timestamp, data, is_counted: None }
                 });
                 (all.collect(), None)
             }

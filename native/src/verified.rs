@@ -11,5 +11,5 @@ use crate::scan::verify;
 pub fn verified_to(py: Python<'_>, view: &Bound<'_, PyAny>, first_offset: u64) -> PyResult<Option<u64>> {
     let (memory, place) = bytes_of(view)?;
     let bytes = memory.as_bytes(py);
-    Ok(py.detach(|| verify(bytes, place, first_offset)).map(|(_, next_offset)| next_offset))
+    Ok(py.detach(|| verify(bytes, place, first_offset, false)).map(|(_, next_offset)| next_offset))
 }

@@ -38,7 +38,7 @@ def runs_until_error(entries: list[object], cut: int) -> list[EntryRun]:
     chunk = replace(chunk, data=memoryview(left), header=replace(header, data_bytes=len(left)))
     found: list[EntryRun] = []
     with pytest.raises(CorruptionError):
-        found.extend(iter_entry_runs(chunk, left, max_bytes=40, max_records=100, source="x"))
+        found.extend(iter_entry_runs(chunk, max_bytes=40, max_records=100, source="x"))
     return found
 
 
@@ -55,7 +55,7 @@ def test_an_entry_that_is_cut_short_is_in_no_run() -> None:
 def test_messages_without_a_byte_are_a_run() -> None:
     _, data = make_chunk([b""] * 4, chunk_id=ChunkId(0), timestamp=TimestampMs(0), epoch=Epoch(1))
     chunk = next(iter_chunks(data, source="x"))
-    (run,) = iter_entry_runs(chunk, bytes(chunk.data), max_bytes=40, max_records=100, source="x")
+    (run,) = iter_entry_runs(chunk, max_bytes=40, max_records=100, source="x")
     assert (run.next_offset, run.end, run.is_sub_batch) == (4, 16, False)
 
 

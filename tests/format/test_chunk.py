@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+import pickle
+from dataclasses import FrozenInstanceError, fields, replace
 from zlib import crc32
 
 import pytest
@@ -19,7 +20,7 @@ from coldstream.errors import (
     CorruptionError,
     TruncatedError,
 )
-from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader, ChunkType, iter_chunks
+from coldstream.format.chunk import CHUNK_HEADER_BYTES, Chunk, ChunkHeader, ChunkType, iter_chunks
 from coldstream.format.writer import make_chunk
 from coldstream.units import MAX_OFFSET, ChunkId, Epoch, TimestampMs
 
@@ -97,6 +98,31 @@ def test_next_offset_and_size_follow_from_the_header():
 @given(headers)
 def test_parsing_undoes_encoding(header):
     assert parse(header.to_bytes()) == header
+
+
+def test_a_parsed_header_is_one_like_any_other():
+    found = parse(GOLDEN)
+    assert type(found) is ChunkHeader
+    assert (hash(found), repr(found)) == (hash(HEADER), repr(HEADER))
+    assert pickle.loads(pickle.dumps(found)) == HEADER
+    assert replace(found, crc=1) == replace(HEADER, crc=1)
+
+
+def test_a_parsed_header_and_its_chunk_cannot_be_changed():
+    (found,) = iter_chunks(chunk(5, b"a"), source=SOURCE)
+    for value in (found, found.header):
+        for field in fields(value):
+            with pytest.raises(FrozenInstanceError):
+                setattr(value, field.name, getattr(value, field.name))
+    assert type(found) is Chunk
+    assert found == Chunk(found.header, 0, memoryview(b""), found.data, memoryview(b""))
+
+
+def test_a_header_may_lie_anywhere_in_what_is_parsed():
+    assert ChunkHeader.from_bytes(b"before" + GOLDEN + b"after", source=SOURCE, position=6, at=6) == HEADER
+    with pytest.raises(TruncatedError) as caught:
+        ChunkHeader.from_bytes(b"before" + GOLDEN[:-1], source=SOURCE, position=6, at=6)
+    assert (caught.value.position, caught.value.found) == (6, 47)
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,22 @@ def test_one_flipped_bit_anywhere_is_found_and_named_or_does_not_matter() -> Non
         assert 1000 <= problem.position < 1000 + len(packed)
 
 
+def test_frames_come_out_in_the_memory_that_the_caller_has() -> None:
+    parts = [content(size, seed=size) for size in (8, 100_000, 300)]
+    packed = b"".join(map(compress_frame, parts))
+    memory = bytearray(b"\xff" * 100_400)
+
+    def fill(size_bytes: int, read_into: Callable[[memoryview], None]) -> memoryview:
+        with memoryview(memory) as room:
+            read_into(room[:size_bytes])
+        return memoryview(bytes(memory[:size_bytes]))
+
+    assert decompress_frames(packed, 100_308, source="x", position=0, fill=fill) == b"".join(parts)
+    assert memory[100_308:] == b"\xff" * 92
+    with pytest.raises(CorruptionError):
+        decompress_frames(packed[:-1], 100_308, source="x", position=0, fill=fill)
+
+
 def test_every_truncation_is_found() -> None:
     packed = compress_frame(content(300)) + compress_frame(content(5))
     for size in range(len(packed)):

@@ -11,11 +11,14 @@ import pytest
 
 from coldstream.errors import CorruptionError
 from coldstream.format.chunk import Chunk, ChunkHeader, iter_chunks
+from coldstream.format.compression import Compression
+from coldstream.format.entry import SubBatch
 from coldstream.format.stored import StoredChunks
+from coldstream.format.writer import make_chunk, make_sub_batch
 from coldstream.rows import batches as module
 from coldstream.rows.batches import batches, batches_in
 from coldstream.rows.schema import SCHEMA, schema_of
-from coldstream.units import Offset
+from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 from tests.support.native import native_module
 from tests.support.random_messages import FIRST, NOW, damaged, random_chunk, random_chunk_bytes
 
@@ -125,3 +128,31 @@ def test_one_message_in_doubt_leaves_the_others_to_the_module() -> None:
     assert rows.next_batch() is None
     assert rows.declined is None
     assert {number for number, *_ in found.declined} <= set(range(found.rows))
+
+
+def test_rows_of_a_chunk_larger_than_a_cache_are_those_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(1)
+    entries: list[bytes | SubBatch] = [random.randbytes(random.randrange(3000)) for _ in range(400)]
+    entries[200] = make_sub_batch([random.randbytes(1000) for _ in range(300)], Compression.NONE)
+    _, data = make_chunk(entries, chunk_id=ChunkId(FIRST), timestamp=TimestampMs(NOW), epoch=Epoch(1))
+    following = ChunkHeader.from_bytes(data, source="made", position=0).next_offset
+    content = StoredChunks(memoryview(data), Offset(FIRST), following, "källa", 0)
+    columns = ["value", "offset"]
+    check(0, lambda: read(batches_in(content, "s", columns, start=Offset(0), end=following), columns), monkeypatch)
+
+
+def test_whole_numbers_are_the_texts_that_python_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = [0, *(10**power + more for power in range(1, 20) for more in (-1, 0)), (1 << 64) - 1]
+    signed = [-1, -9, -10, -(1 << 63), (1 << 63) - 1]
+    values = [b"\x80" + number.to_bytes(8) for number in numbers]
+    values += [b"\x81" + number.to_bytes(8, signed=True) for number in signed]
+    pairs = b"".join(b"\xa1\x03%03d" % number + value for number, value in enumerate(values))
+    count = (2 * len(values)).to_bytes(4)
+    message = b"\x00\x53\x74\xd1" + (4 + len(pairs)).to_bytes(4) + count + pairs
+    _, data = make_chunk([message], chunk_id=ChunkId(FIRST), timestamp=TimestampMs(NOW), epoch=Epoch(1))
+    (chunk,) = iter_chunks(data, source="made")
+    columns = ["application_properties"]
+    span = {"start": Offset(0), "end": chunk.header.next_offset, "source": "källa"}
+    check(0, lambda: read(batches([chunk], "s", columns, **span), columns), monkeypatch)
+    (row,), _ = read(batches([chunk], "s", columns, **span), columns)
+    assert [text for _, text in row["application_properties"]] == [str(number) for number in (*numbers, *signed)]

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import math
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
-from coldstream.errors import CorruptionError
+from coldstream.errors import BadLengthError, CorruptionError
 from coldstream.format.amqp import message as module
 from coldstream.format.amqp.message import Message, in_place_of, messages_in_python, native_messages
 from coldstream.format.amqp.types import Described
+from coldstream.format.chunk import Chunk, iter_chunks
+from coldstream.format.compression import Compression
+from coldstream.format.entry import SubBatch
 from coldstream.format.native import NATIVE
-from coldstream.units import Offset
+from coldstream.format.writer import make_chunk, make_sub_batch
+from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 from tests.support.native import native_module
 from tests.support.random_messages import FIRST, random_chunk
 
@@ -74,6 +80,42 @@ def test_messages_and_errors_of_random_and_damaged_chunks_are_those_of_python(bl
         if chunk.header.next_offset > from_offset:
             expected = all_of(messages_in_python(chunk, "källa", from_offset))
             assert all_of(in_rust(chunk, "källa", from_offset)) == expected, f"seed {seed}"
+
+
+@pytest.mark.parametrize("damage", [b"", b"what gzip never writes"])
+@pytest.mark.parametrize("from_offset", range(5))
+def test_an_empty_sub_batch_between_messages_is_looked_into_by_python(from_offset: int, damage: bytes) -> None:
+    empty = SubBatch(Compression.GZIP, 0, 0, memoryview(damage or gzip.compress(b"")), 0)
+    chunk = chunk_of(b"one", make_sub_batch([b"two", b"three"], Compression.GZIP), empty, b"four")
+    expected = all_of(messages_in_python(chunk, "källa", Offset(from_offset)))
+    assert all_of(native_messages(native_module())(chunk, "källa", Offset(from_offset))) == expected
+
+
+@pytest.mark.parametrize("changes", [{"entries": 2}, {"entries": 4}, {"records": 2}, {"records": 4}])
+def test_what_a_header_counts_wrongly_is_told_after_the_messages_before_it(changes: dict[str, int]) -> None:
+    chunk = chunk_of(b"one", b"two", b"three")
+    chunk = replace(chunk, header=replace(chunk.header, **changes))
+    found = native_messages(native_module())(chunk, "källa", Offset(0))
+    assert [next(found).raw, next(found).raw] == [b"one", b"two"]
+    expected = all_of(messages_in_python(chunk, "källa", Offset(0)))
+    assert all_of(native_messages(native_module())(chunk, "källa", Offset(0))) == expected
+    assert isinstance(expected[-1], tuple)
+
+
+def test_messages_are_read_from_memory_as_they_are_given() -> None:
+    """What comes later may be damaged: the messages before it do not wait until all of it is looked at."""
+    chunk = chunk_of(b"one", b"two")
+    cut = replace(chunk, data=chunk.data[:-1])
+    found = native_messages(native_module())(cut, "källa", Offset(0))
+    assert isinstance(next(found), native_module().NativeMessage)
+    with pytest.raises(BadLengthError):
+        next(found)
+
+
+def chunk_of(*entries: bytes | SubBatch) -> Chunk:
+    _, data = make_chunk(entries, chunk_id=ChunkId(0), timestamp=TimestampMs(0), epoch=Epoch(1))
+    (chunk,) = iter_chunks(data, source="källa")
+    return chunk
 
 
 def test_a_native_message_is_a_message_and_survives_copies() -> None:

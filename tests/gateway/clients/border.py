@@ -112,7 +112,8 @@ class Border(NotedBroker):
         self.broker.ctl("set_policy", "--apply-to", "queues", next(iter(at_least)), pattern, definition)
         deadline = time.monotonic() + ARCHIVED_S
         for name, offset in at_least.items():
-            while self.first_offset(name) < offset:
+            # By its files: who subscribes at the first offset while retention acts may get nothing from RabbitMQ 3.10.
+            while min(int(path.stem) for path in self.broker.stream_directory(name).glob("*.segment")) < offset:
                 assert time.monotonic() < deadline, f"the broker keeps {name}"
                 time.sleep(0.2)
 

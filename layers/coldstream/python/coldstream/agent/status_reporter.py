@@ -78,8 +78,11 @@ class StatusReporter:
         A refused login is a problem of its own, and the cause of the others.
         """
         reasons = {name: why for (_, name), why in refused.items()}
+        # One that was refused while its snapshot was taken has no reason yet: the next one has it.
         reasons |= {
-            stream.labels[1]: str(stream.last_failure) for stream in streams if stream.state == StreamState.REFUSED
+            stream.labels[1]: stream.last_failure
+            for stream in streams
+            if stream.state == StreamState.REFUSED and stream.last_failure is not None
         }
         if reasons and not is_login_refused:
             name, why = next(iter(reasons.items()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-CONTRACT = 3
+CONTRACT = 4
 """What both sides agreed on; raised with each change of what is called."""
 
 

@@ -29,7 +29,7 @@ Upstream: `zstd_seekable_compression_format.md`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -170,35 +170,49 @@ def compress_frame(content: bytes | memoryview, level: int = DEFAULT_LEVEL) -> b
     return bytes(frame) + checksum[: -_CHECKSUM_BYTES - 1 : -1]
 
 
-def decompress_frames(view: memoryview | bytes, content_bytes: int, *, source: str, position: int) -> memoryview:
+Fill = Callable[[int, Callable[[memoryview], None]], memoryview]
+"""Gives memory of a size, has it filled, and returns it, read-only: as `read/buffers.py` does."""
+
+
+def fill_new_memory(size_bytes: int, read_into: Callable[[memoryview], None]) -> memoryview:
+    """Fill memory that nobody had before."""
+    out = BytesIO(bytes(size_bytes))
+    with out.getbuffer() as room:
+        read_into(room)
+    return memoryview(out.getvalue())  # without a copy: `out` gives its memory away
+
+
+def decompress_frames(
+    view: memoryview | bytes, content_bytes: int, *, source: str, position: int, fill: Fill = fill_new_memory
+) -> memoryview:
     """Decompress whole frames, at byte `position` of `source`, which together must hold `content_bytes`.
 
-    Allocates at most twice that, one frame and the decoder's window, whatever the data: the declared sizes are added up
-    first, and no frame may come out larger than it declares. The view is one of `bytes`, which the native module reads
-    where they are: of a bytearray it would make a copy. Raises TruncatedError, BadMagicError, BadVersionError for a
-    kind of frame that we do not write, BadLengthError for other sizes, CorruptionError for a frame that cannot be
-    decompressed.
+    Allocates that by `fill`, and the decoder's window, whatever the data: the declared sizes are added up first, and no
+    frame may come out larger than it declares. The view is one of `bytes`, which the native module reads where they
+    are: of a bytearray it would make a copy. Raises TruncatedError, BadMagicError, BadVersionError for a kind of frame
+    that we do not write, BadLengthError for other sizes, CorruptionError for a frame that cannot be decompressed.
     """
     view = memoryview(view)
     frames = list(_iter_frames(view, source=source, position=position))
     declared = sum(frame.content_bytes for _, frame in frames)
     if declared != content_bytes:
         raise BadLengthError(source, position, "content size of frames", expected=content_bytes, found=declared)
-    # Each frame is unpacked into the same memory, which stays in the processor's cache until it is copied from there.
-    unpacked = memoryview(bytearray(max((frame.content_bytes for _, frame in frames), default=0)))
-    out = BytesIO()
-    for start, frame in frames:
-        room = unpacked[: frame.content_bytes]
-        try:
-            found: int = cramjam.zstd.decompress_into(view[start : start + frame.compressed_bytes], room)
-        except cramjam.DecompressionError as err:
-            raise CorruptionError(source, position + start, f"frame cannot be decompressed ({err})") from err
-        if found != frame.content_bytes:
-            raise BadLengthError(
-                source, position + start, "content of a frame", expected=frame.content_bytes, found=found
-            )
-        out.write(room)
-    return memoryview(out.getvalue())  # without a copy: `out` gives its memory away
+
+    def unpack_into(room: memoryview) -> None:
+        at = 0
+        for start, frame in frames:
+            place = room[at : at + frame.content_bytes]
+            try:
+                found: int = cramjam.zstd.decompress_into(view[start : start + frame.compressed_bytes], place)
+            except cramjam.DecompressionError as err:
+                raise CorruptionError(source, position + start, f"frame cannot be decompressed ({err})") from err
+            if found != frame.content_bytes:
+                raise BadLengthError(
+                    source, position + start, "content of a frame", expected=frame.content_bytes, found=found
+                )
+            at += found
+
+    return fill(content_bytes, unpack_into)
 
 
 def frame_positions(sizes: Iterable[FrameSize], position: int = 0) -> tuple[int, ...]:

@@ -26,17 +26,17 @@ class StoredChunks:
 
     def __iter__(self) -> Iterator[Chunk]:
         """Yield the chunks, each verified. Raises CorruptionError, also if they are not those that are named here."""
-        found = self.first_offset
         chunks = iter_chunks(
             self.view,
             source=self.source,
             position=self.position,
-            expected=ChunkId(found),
+            expected=ChunkId(self.first_offset),
             is_verified=self._is_verified(),
         )
-        for chunk in chunks:
-            found = chunk.header.next_offset
-            yield chunk
+        last: Chunk | None = None
+        for last in chunks:
+            yield last
+        found = self.first_offset if last is None else last.header.next_offset
         # Chunks that are missing at the end break no CRC and no succession: only the next offset shows them.
         if found != self.next_offset:
             raise BadSequenceError(

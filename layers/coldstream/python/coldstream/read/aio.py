@@ -11,7 +11,6 @@ from coldstream.format.amqp.message import Message, messages
 from coldstream.format.chunk import Chunk
 from coldstream.read.fetch import RangeBatch
 from coldstream.read.reader import BaseReader
-from coldstream.units import Offset
 
 
 class AsyncReader(BaseReader):
@@ -32,14 +31,14 @@ class AsyncReader(BaseReader):
     async def batches(self) -> AsyncIterator[RangeBatch]:
         """Yield chunks range by range, as `Reader.batches` does."""
         async for batch in self._steps():
-            self.position = batch.chunks[-1].header.next_offset
+            self._pass(batch.chunks[-1])
             yield batch
 
     async def chunks(self) -> AsyncIterator[Chunk]:
         """Yield chunks of every type, as `Reader.chunks` does."""
         async for batch in self._steps():
             for chunk in batch.chunks:
-                self.position = chunk.header.next_offset
+                self._pass(chunk)
                 yield chunk
 
     async def messages(self) -> AsyncIterator[Message]:
@@ -47,9 +46,9 @@ class AsyncReader(BaseReader):
         async for batch in self._steps():
             for chunk in batch.chunks:
                 for message in messages(chunk, source=batch.range.key, from_offset=self.from_offset):
-                    self.position = Offset(message.offset + 1)
+                    self._message = message
                     yield message
-                self.position = chunk.header.next_offset
+                self._pass(chunk)
 
     async def _steps(self) -> AsyncIterator[RangeBatch]:
         batches = self._batches()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from coldstream.format.chunk import Chunk
-from coldstream.format.seekable import decompress_frames
+from coldstream.format.seekable import Fill, decompress_frames, fill_new_memory
 from coldstream.format.stored import StoredChunks
 from coldstream.manifest.entry import Encoding
 from coldstream.units import ByteRange, Offset
@@ -46,12 +46,13 @@ class ChunkRange(Protocol):
         ...
 
 
-def chunks_in(part: ChunkRange, data: bytes | memoryview) -> list[Chunk]:
+def chunks_in(part: ChunkRange, data: bytes | memoryview, fill: Fill = fill_new_memory) -> list[Chunk]:
     """Return the chunks in `data`, which is all of the range's bytes. They share its memory, or what it unpacks to.
 
-    Raises CorruptionError if a chunk is damaged, or if they are not the ones that the range names.
+    What is unpacked lies in memory that `fill` gives. Raises CorruptionError if a chunk is damaged, or if they are not
+    the ones that the range names.
     """
-    return list(iter_chunks_in(part, data))
+    return list(stored_chunks(part, data, fill))
 
 
 def iter_chunks_in(part: ChunkRange, data: bytes | memoryview) -> Iterator[Chunk]:
@@ -63,14 +64,14 @@ def iter_chunks_in(part: ChunkRange, data: bytes | memoryview) -> Iterator[Chunk
     yield from stored_chunks(part, data)
 
 
-def stored_chunks(part: ChunkRange, data: bytes | memoryview) -> StoredChunks:
+def stored_chunks(part: ChunkRange, data: bytes | memoryview, fill: Fill = fill_new_memory) -> StoredChunks:
     """Return the range's chunks, unpacked and not verified. Raises CorruptionError for what cannot be unpacked."""
     source, position, content = part.key, part.byte_range.start, memoryview(data)
     match part.encoding:
         case Encoding.IDENTITY:
             pass
         case Encoding.ZSTD_SEEKABLE:
-            content = decompress_frames(content, part.data_bytes, source=source, position=position)
+            content = decompress_frames(content, part.data_bytes, source=source, position=position, fill=fill)
             # Positions count decompressed bytes from here on, so errors must not give them as bytes of the object.
             source, position = f"{source}, decompressed from byte {position} on,", 0
     return StoredChunks(content, part.first_offset, part.next_offset, source, position)

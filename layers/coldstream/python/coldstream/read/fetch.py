@@ -95,7 +95,7 @@ class RangeFetcher:
         with self._free:
             data = self._http.get(part.url, lambda: {"Range": part.byte_range.http}, read)
         # Verified after the connection is free, so that it fetches the next range meanwhile.
-        return RangeBatch(part, chunks_in(part, data))
+        return RangeBatch(part, chunks_in(part, data, self.buffers.fill))
 
     def close(self) -> None:
         """End every request under way, and refuse new ones."""

@@ -72,11 +72,19 @@ class BaseReader:
         self._on_gap = on_gap
         self._threads: Executor | None = None
         self._expected: Offset | None = None
+        self._passed: Offset | None = None
+        self._message: Message | None = None
         self.stream: StreamId | None = None
-        self.position: Offset | None = None
         self.tail: Offset | None = None
         self.floor: Offset | None = None
         self.gaps: list[Gap] = []
+
+    @property
+    def position(self) -> Offset | None:
+        """The offset after the last item given, None before the first."""
+        message = self._message
+        # Asked for now and then, while millions of messages are given: so it is not noted with each.
+        return self._passed if message is None else Offset(message.offset + 1)
 
     @property
     def from_offset(self) -> Offset:
@@ -94,7 +102,7 @@ class BaseReader:
             self._client.close()
 
     def _batches(self) -> Iterator[RangeBatch]:
-        """Yield the chunks that were asked for, range by range. The caller sets `position`."""
+        """Yield the chunks that were asked for, range by range. The caller notes what of them was given."""
         if self._threads is not None:
             raise RuntimeError("a reader reads its stream only once")
         # The threads first: a `close` that comes between these lines then refuses the calls of the prefetcher.
@@ -133,6 +141,11 @@ class BaseReader:
             raise ClosedError from None
         finally:
             self.close()
+
+    def _pass(self, chunk: Chunk) -> None:
+        """Note that all of a chunk was given."""
+        self._passed = chunk.header.next_offset
+        self._message = None
 
     def _accept(self, batch: RangeBatch) -> RangeBatch:
         """Return the batch from the expected chunk on: nothing before the start, nothing twice, nothing left out."""
@@ -221,14 +234,14 @@ class Reader(BaseReader):
     def batches(self) -> Iterator[RangeBatch]:
         """Yield chunks range by range, the cheapest way to read. The first chunk may begin before the start offset."""
         for batch in self._batches():
-            self.position = batch.chunks[-1].header.next_offset
+            self._pass(batch.chunks[-1])
             yield batch
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield chunks of every type. The first one holds the start offset, and may begin before it."""
         for batch in self._batches():
             for chunk in batch.chunks:
-                self.position = chunk.header.next_offset
+                self._pass(chunk)
                 yield chunk
 
     def messages(self) -> Iterator[Message]:
@@ -237,10 +250,10 @@ class Reader(BaseReader):
             for chunk in batch.chunks:
                 for message in messages(chunk, source=batch.range.key, from_offset=self.from_offset):
                     # Before the yield: a position noted while the message is handled has to include it.
-                    self.position = Offset(message.offset + 1)
+                    self._message = message
                     yield message
                 # A tracking chunk holds no message, and was read all the same.
-                self.position = chunk.header.next_offset
+                self._pass(chunk)
 
 
 def _refused(err: UrlRefusedError) -> ColdstreamError:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import dropwhile, islice
 from types import ModuleType
 from typing import Any
 from uuid import UUID
@@ -242,6 +242,14 @@ def messages_in_python(chunk: Chunk, source: str, from_offset: Offset) -> Iterat
     return (message for message in found if message.offset >= from_offset)
 
 
+def _from_offset_on(chunk: Chunk, source: str, from_offset: Offset, offset: int) -> Iterator[Message]:
+    """Do what `messages_in_python` does, without the messages before `offset`, which were read by the native module.
+
+    All of the chunk is read again: an empty sub-batch right before `offset` has no offset at which one could begin.
+    """
+    return dropwhile(lambda message: message.offset < offset, messages_in_python(chunk, source, from_offset))
+
+
 def in_place_of(message: Message, raw: bytes) -> Message:
     """Return a message at the same offset with other bytes."""
     return any_message(message.offset, message.timestamp, memoryview(raw), message.source)
@@ -385,7 +393,7 @@ def native_messages(native: ModuleType) -> Callable[[Chunk, str, Offset], Iterat
             header.timestamp,
             source,
             from_offset,
-            partial(messages_in_python, chunk, source),
+            partial(_from_offset_on, chunk, source, from_offset),
         )
         return found
 
