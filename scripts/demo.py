@@ -35,6 +35,7 @@ from coldstream.ingest.stage import find_rolled, stage
 from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId, incarnation
+from coldstream.read.appetite import EVERYTHING, Appetite
 from coldstream.read.client import ResolverClient
 from coldstream.read.reader import Reader
 from coldstream.store.keys import Keys
@@ -130,9 +131,9 @@ class DemoArchive:
         if dead := self._stack.dead_letters():
             raise SystemExit(f"{dead} announcements failed and are in the dead-letter queue")
 
-    def read(self, spec: OffsetSpec) -> Reader:
-        """Return a reader from an offset spec to the tail."""
-        return Reader(self.resolver_url, self.stream.vhost, self.stream.name, spec)
+    def read(self, spec: OffsetSpec, appetite: Appetite = EVERYTHING) -> Reader:
+        """Return a reader from an offset spec on."""
+        return Reader(self.resolver_url, self.stream.vhost, self.stream.name, spec, appetite=appetite)
 
 
 def main() -> int:
@@ -293,13 +294,13 @@ def look_up(archive: DemoArchive) -> None:
     began = time.monotonic()
     for _ in range(LOOKUPS):
         offset = rng.randrange(chunks[-1][2])
-        with archive.read(AtOffset(Offset(offset))) as reader:
+        with archive.read(AtOffset(Offset(offset)), Appetite(messages=1)) as reader:
             found = next(iter(reader.messages())).offset
         if found != offset:
             raise SystemExit(f"attached at offset {offset}, the first message is {found}")
         timestamp = rng.randrange(chunks[0][0] - 10, chunks[-1][0] + 1)
         expected = chunks[bisect_left([chunk[0] for chunk in chunks], timestamp)][1]
-        with archive.read(AtTimestamp(TimestampMs(timestamp))) as reader:
+        with archive.read(AtTimestamp(TimestampMs(timestamp)), Appetite(messages=1)) as reader:
             found = next(iter(reader.messages())).offset
         if found != expected:
             raise SystemExit(f"attached at timestamp {timestamp}, the first message is {found}, not {expected}")
