@@ -37,7 +37,7 @@ SETTINGS: tuple[tuple[str, dict[str, str]], ...] = (
     ),
 )
 
-AGENT = 0.35
+AGENT = 0.36
 MANIFEST = 0.14
 STAGED = 1.16
 """Dollars of a TiB that do not depend on the encoding: docs/deploy.md, "Cost of one TiB"."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from bench.harness import Stopwatch
@@ -19,20 +18,17 @@ from coldstream.archive.commit import commit_fragment
 from coldstream.archive.upload import Uploader
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import stage
-from coldstream.manifest.spec import AtOffset, AtTimestamp
+from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp
 from coldstream.manifest.stream import StreamId
-from coldstream.resolve.attach import attach
+from coldstream.resolve.answer import RangesQuery
+from coldstream.resolve.resolver import Resolver
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.store.streams import iter_streams
 from coldstream.units import MIB, Offset, TimestampMs, now_ms
 from tests.support.costs import counted
 
-THREADS = 4
-"""Streams archived at a time where nothing is counted."""
-
-RANGES = 4
-"""Entries that a lookup asks for, as the resolver does by default."""
+URL_EXPIRY_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +69,15 @@ def append_fragments(table: ManifestTable, of: StreamId, numbers: Iterable[int])
     return Counts(steps, counts, stopwatch.seconds)
 
 
-def look_up(table: ManifestTable, of: StreamId, fragments: int, lookups: int, *, by_time: bool) -> Counts:
-    """Look up random offsets, or timestamps, of a stream of so many fragments, as the resolver does."""
+def look_up(
+    table: ManifestTable, objects: ObjectStore, of: StreamId, fragments: int, lookups: int, *, by_time: bool
+) -> Counts:
+    """Look up random offsets, or timestamps, of a stream of so many fragments, as the resolver does.
+
+    It has answered for the stream before, and asks no further time whether it is deleted.
+    """
+    resolver = Resolver(table, objects, URL_EXPIRY_S, clock=lambda: 0.0)
+    resolver.ranges(RangesQuery(of.vhost, of.name, FIRST, of.incarnation))
     dice = random.Random(fragments)
     with counted() as counts, Stopwatch() as stopwatch:
         for _ in range(lookups):
@@ -84,7 +87,7 @@ def look_up(table: ManifestTable, of: StreamId, fragments: int, lookups: int, *,
                 if by_time
                 else AtOffset(Offset(number * OFFSETS_A_FRAGMENT))
             )
-            attach(table, of, spec, RANGES)
+            resolver.ranges(RangesQuery(of.vhost, of.name, spec, of.incarnation))
     return Counts(lookups, counts, stopwatch.seconds)
 
 
@@ -96,12 +99,6 @@ class StreamArchive:
         self._segment = segment
         self._keys = Keys()
         self._uploader = Uploader(table, objects, self._keys, 64 * MIB)
-
-    def fill(self, numbers: Iterable[int]) -> None:
-        """Archive the streams with these numbers, several at a time."""
-        with ThreadPoolExecutor(THREADS) as pool:
-            for _ in pool.map(self._archive, numbers):
-                pass
 
     def counted(self, numbers: Iterable[int]) -> Counts:
         """Archive the streams with these numbers, and count what that takes."""

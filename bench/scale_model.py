@@ -7,7 +7,10 @@ page against this module.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
+from coldstream.archive.staged_segment import RANGE_BYTES
+from coldstream.ingest.multipart import PART_BYTES
 from coldstream.store.prices import GB, WRITE_UNIT_USD, gets_usd, puts_usd, storage_usd
 
 MONTH_S = 30 * 86_400
@@ -18,13 +21,14 @@ EVENT_BYTES = 1100
 ENTRY_BYTES = 1200
 """The items that a fragment of 64 MiB writes, in bytes: less than a KB, more than one, more than one."""
 
-PART_BYTES = 16 << 20
-READ_BYTES = 2 << 20
-UPLOAD_GB_S = 5.0
-"""GB-seconds of the upload function for a segment of 500 MB, as docs/deploy.md reckons them, at 1 GB."""
+PROCESSOR_BYTES_S = 500e6 / 5
+"""What an upload function of 1 GB archives by its processor: a segment of 500 MB in 5 s, as docs/deploy.md reckons."""
 
-CONNECTION_BYTES_S = 75e6
-"""What a function gets from the network, both ways together: by that a segment takes longer than by its processor."""
+NETWORK_BYTES_S = 75e6
+"""What a function gets from the network, both ways together. An assumption: AWS promises none."""
+
+LEAST_UPLOAD_S = 0.3
+"""Of an upload, however small."""
 
 EVENT_USD = 1.00 / 1e6
 QUEUE_USD = 3 * 0.40 / 1e6
@@ -92,32 +96,42 @@ class Load:
         return self.stored_fragments * (2 * ENTRY_BYTES + EVENT_BYTES) + self.streams * (2 * HEAD_BYTES + 200)
 
     @property
+    def segment_size(self) -> float:
+        """Bytes of what is announced at once, on average."""
+        return self.bytes_s / self.segments_s
+
+    @property
     def puts_s(self) -> float:
-        """Requests of the price of a PUT a second: parts, two for each segment of several, and fragments."""
-        parts = -(-self.bytes_s / self.segments_s // PART_BYTES)
-        return self.segments_s * (1 if parts <= 1 else parts + 2) + self.fragments_s
+        """Requests of the price of a PUT a second: parts, three for each segment of several, and fragments."""
+        parts = ceil(self.segment_size / PART_BYTES)
+        return self.segments_s * (1 if parts <= 1 else parts + 3) + self.fragments_s
 
     @property
     def gets_s(self) -> float:
-        """Requests of the price of a GET a second: a HEAD, and reads of 2 MiB."""
-        return self.segments_s * (1 + max(2.0, self.bytes_s / self.segments_s / READ_BYTES))
+        """Requests of the price of a GET a second: the agent's HEADs before and after, and the function's reads."""
+        return self.segments_s * (2 + ceil(self.segment_size / RANGE_BYTES))
+
+    @property
+    def upload_s(self) -> float:
+        """Seconds of an upload function: what its network takes, both ways, as that is longer than its processor's."""
+        by_network, by_processor = 2 * self.segment_size / NETWORK_BYTES_S, self.segment_size / PROCESSOR_BYTES_S
+        return max(LEAST_UPLOAD_S, by_network, by_processor)
 
     @property
     def calls_at_once(self) -> float:
-        """Upload functions at work: as long as the network takes, both ways, but at least 0.3 s."""
-        return self.segments_s * max(0.3, 2 * self.bytes_s / self.segments_s / CONNECTION_BYTES_S)
+        """Upload functions at work."""
+        return self.segments_s * self.upload_s
 
     @property
     def dollars(self) -> dict[str, float]:
         """The cost of a month by what is paid for, at list prices of us-east-1, without discounts by volume."""
-        lambda_gb_s = self.segments_s * max(0.3, UPLOAD_GB_S * self.bytes_s / self.segments_s / 500e6)
         return {
             "S3, storage": storage_usd(int(self.stored_bytes)),
             "S3, requests": MONTH_S * (puts_usd(1) * self.puts_s + gets_usd(1) * self.gets_s),
             "DynamoDB, write units": MONTH_S * self.write_units_s * WRITE_UNIT_USD,
             "DynamoDB, storage": self.table_bytes / GB * TABLE_GB_USD,
             "EventBridge and SQS": MONTH_S * self.segments_s * (EVENT_USD + QUEUE_USD),
-            "Lambda": MONTH_S * (lambda_gb_s * GB_S_USD + self.segments_s * CALL_USD),
+            "Lambda": MONTH_S * self.segments_s * (self.upload_s * GB_S_USD + CALL_USD),
         }
 
 

@@ -20,10 +20,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Self
 
 from rstream import CompressionType
 
@@ -36,6 +37,7 @@ from coldstream.ingest.stage import find_rolled, stage
 from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId, incarnation
+from coldstream.read.appetite import EVERYTHING, Appetite
 from coldstream.read.client import ResolverClient
 from coldstream.read.reader import Reader
 from coldstream.store.keys import Keys
@@ -50,9 +52,6 @@ MESSAGES = 220_000
 ROUND_BYTES = 2 * MIB
 SEGMENT_BYTES = 1_000_000
 RETENTION_BYTES = 8_000_000
-PAUSE_S = 0.1
-"""A pause after each round: broker, agent, functions and the emulated AWS may share two cores."""
-
 LOOKUPS = 20
 SETTLE_S = 120
 STREAM_NAME = "demo: orders/заказы"
@@ -131,9 +130,9 @@ class DemoArchive:
         if dead := self._stack.dead_letters():
             raise SystemExit(f"{dead} announcements failed and are in the dead-letter queue")
 
-    def read(self, spec: OffsetSpec) -> Reader:
-        """Return a reader from an offset spec to the tail."""
-        return Reader(self.resolver_url, self.stream.vhost, self.stream.name, spec)
+    def read(self, spec: OffsetSpec, appetite: Appetite = EVERYTHING) -> Reader:
+        """Return a reader from an offset spec on."""
+        return Reader(self.resolver_url, self.stream.vhost, self.stream.name, spec, appetite=appetite)
 
 
 def main() -> int:
@@ -142,50 +141,66 @@ def main() -> int:
         logging.ERROR
     )  # the consumer warns when it is ahead of the archive, which is normal here
     with ExitStack() as running:
-        # Side by side: a broker and an emulated AWS take seconds to start, and are idle for some of them.
-        starting = None if find_rabbitmq() is None else running.enter_context(broker_started_beside())
+        # Side by side: a broker and an emulated AWS take seconds to start and to stop, and are idle for some of them.
+        beside = None if find_rabbitmq() is None else running.enter_context(BrokerBeside())
         stack = running.enter_context(EmulatedStack())
         os.environ.update(stack.environment)
         say("the emulated AWS and the functions run")
-        if starting is None:
+        if beside is None:
             say("RabbitMQ is not installed (`make broker` installs Debian's): using segments recorded from a real one")
             tally = from_recorded_segments(stack)
         else:
-            tally = from_a_broker(stack, starting.result())
+            tally = from_a_broker(stack, beside)
     say("everything is stopped")
     print(tally, flush=True)
     return 0 if tally.is_perfect else 1
 
 
-@contextmanager
-def broker_started_beside() -> Iterator[Future[Broker]]:
-    """Start a broker while the block goes on, and stop it at its end."""
-    # A directory's name does not keep the demo's stream name: the agent asks the management API for it.
-    broker = Broker(management=True)
-    with ThreadPoolExecutor(1) as pool:  # a broker ends with the thread that started it: this one lasts
-        starting = pool.submit(broker.__enter__)
-        try:
-            yield starting
-        finally:
-            if starting.exception() is None:
-                pool.submit(broker.__exit__, None, None, None).result()
+class BrokerBeside:
+    """A broker that starts and stops while the demo does something else. A context manager: at its end it is gone."""
+
+    def __init__(self) -> None:
+        # A directory's name does not keep the demo's stream name: the agent asks the management API for it.
+        self._broker = Broker(management=True)
+        self._pool = ThreadPoolExecutor(1)  # a broker ends with the thread that started it: this one lasts
+        self._starting = self._pool.submit(self._broker.__enter__)
+        self._stopping: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._pool:
+            self.begin_to_stop()
+            if self._stopping is not None:
+                self._stopping.result()
+
+    def started(self) -> Broker:
+        """Wait until it runs."""
+        return self._starting.result()
+
+    def begin_to_stop(self) -> None:
+        """Stop it, without waiting for that."""
+        if self._stopping is None and self._starting.exception() is None:
+            self._stopping = self._pool.submit(self._broker.__exit__, None, None, None)
 
 
-def from_a_broker(stack: EmulatedStack, broker: Broker) -> Tally:
+def from_a_broker(stack: EmulatedStack, beside: BrokerBeside) -> Tally:
     """Publish while an agent archives, and read everything as one stream."""
     tally = Tally()
+    broker = beside.started()
     with broker.connect() as streams, TemporaryDirectory(prefix="demo-") as state:
         options = ("--data", broker.data_directory, "--management", broker.management_url)
         with AgentProcess(stack.environment, Path(state) / "agent", broker.stream_uri, *options) as agent:
-            agent.wait_ready()
             streams.create_stream(STREAM_NAME, max_segment_bytes=SEGMENT_BYTES, max_length_bytes=RETENTION_BYTES)
-            directory = broker.stream_directory(STREAM_NAME)
+            # The only one of a new broker. Asking `rabbitmqctl` for it starts another Erlang, for seconds.
+            (directory,) = broker.data_directory.iterdir()
             archive = DemoArchive(stack, StreamId("/", STREAM_NAME, incarnation(directory.name)))
+            agent.wait_ready()
             say(f"broker {broker.node} runs, with an agent beside it; publishing to {archive.stream}")
             began = time.monotonic()
             for entries in rounds(tally.published):
                 streams.publish(STREAM_NAME, entries)
-                time.sleep(PAUSE_S)
             say(f"published {len(tally.published)} messages in {time.monotonic() - began:.1f} s")
             on_disk = sorted(directory.glob("*.segment"))
             kept_from, rolled_until = int(on_disk[0].stem), int(on_disk[-1].stem)
@@ -194,6 +209,8 @@ def from_a_broker(stack: EmulatedStack, broker: Broker) -> Tally:
             follow(broker, archive, tally)
             archive.wait_for(rolled_until)
             say(f"the agent has archived all offsets up to {rolled_until - 1}, and still pins {pins(state)} segments")
+    beside.begin_to_stop()
+    say("the broker stops: what follows is read from the archive alone")
     compare(archive, tally, should_be_archived=rolled_until)
     look_up(archive)
     return tally
@@ -294,13 +311,13 @@ def look_up(archive: DemoArchive) -> None:
     began = time.monotonic()
     for _ in range(LOOKUPS):
         offset = rng.randrange(chunks[-1][2])
-        with archive.read(AtOffset(Offset(offset))) as reader:
+        with archive.read(AtOffset(Offset(offset)), Appetite(messages=1)) as reader:
             found = next(iter(reader.messages())).offset
         if found != offset:
             raise SystemExit(f"attached at offset {offset}, the first message is {found}")
         timestamp = rng.randrange(chunks[0][0] - 10, chunks[-1][0] + 1)
         expected = chunks[bisect_left([chunk[0] for chunk in chunks], timestamp)][1]
-        with archive.read(AtTimestamp(TimestampMs(timestamp))) as reader:
+        with archive.read(AtTimestamp(TimestampMs(timestamp)), Appetite(messages=1)) as reader:
             found = next(iter(reader.messages())).offset
         if found != expected:
             raise SystemExit(f"attached at timestamp {timestamp}, the first message is {found}, not {expected}")

@@ -7,18 +7,33 @@ from pathlib import Path
 
 import pytest
 
+from bench.aws import BUCKET, sdk_environment
+from bench.harness import environment
 from bench.load import make_segment, stream
+from bench.local_s3 import LocalS3
 from bench.scale import fitted_slope
 from bench.scale_load import StreamArchive, append_fragments, list_streams, look_up
 from bench.scale_model import FRAGMENT_UNITS, MOST_FRAGMENTS_S, SMALL_FRAGMENT_UNITS, Load, write_units
+from coldstream.archive.upload import Uploader
+from coldstream.ingest.stage import stage
+from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
+from coldstream.store.objects import S3Objects
+from coldstream.units import MIB
 from tests.support.cloudformation import TEMPLATE
-from tests.support.costs import number
+from tests.support.costs import counted, number
 
 PAGE = (TEMPLATE.parent / "docs/scale.md").read_text(encoding="utf-8")
 WHOLE = Load(100_000, 10e9, 10e15)
 LAGGING = Load(100_000, 10e9, 10e15, span_s=20)
+PRICED_AS_PUTS = (
+    "PutObject",
+    "ListMultipartUploads",
+    "CreateMultipartUpload",
+    "UploadPart",
+    "CompleteMultipartUpload",
+)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +70,21 @@ def test_units_are_those_of_begun_kilobytes_twice_and_once_more_in_the_index() -
     assert (FRAGMENT_UNITS, SMALL_FRAGMENT_UNITS) == (13, 8)
 
 
+@pytest.mark.parametrize("size_bytes", [20_000, 70 << 20])
+def test_a_segment_asks_the_bucket_for_what_the_model_says(size_bytes: int, tmp_path: Path) -> None:
+    segment = make_segment(tmp_path, size_bytes=size_bytes, message_bytes=(200, 4000))
+    with LocalS3() as s3, environment(sdk_environment(s3_url=s3.url, dynamodb_url=s3.url)):
+        objects = S3Objects(BUCKET)
+        with counted() as counts:
+            staged = stage(segment, stream(0), objects, Keys())
+            result = Uploader(MemoryTable(), objects, Keys(), 64 * MIB).upload(staged)
+    load = Load(1, segment.size_bytes, 0, segment_bytes=segment.size_bytes)  # one segment a second
+    puts = sum(counts[one] for one in PRICED_AS_PUTS) - 1  # the names of a stream, with its first segment
+    assert puts - result.fragments_committed == pytest.approx(load.puts_s - load.fragments_s)
+    assert counts["GetObject"] + counts["HeadObject"] == load.gets_s
+    assert counts.keys() <= {*PRICED_AS_PUTS, "GetObject", "HeadObject", "DeleteObject"}
+
+
 def test_the_page_says_where_a_stream_ends() -> None:
     assert f"{MOST_FRAGMENTS_S:.0f} fragments, or {MOST_FRAGMENTS_S * (64 << 20) / 1e9:.1f} GB/s" in PAGE
 
@@ -73,14 +103,13 @@ def test_fragments_are_committed_and_found_by_the_code_that_ships() -> None:
     assert head is not None
     assert (head.fragments, head.gaps) == (5, 0)
     for by_time in (False, True):
-        assert look_up(table, stream(1), 5, 7, by_time=by_time).steps == 7
+        assert look_up(table, MemoryObjects(), stream(1), 5, 7, by_time=by_time).steps == 7
 
 
 def test_streams_are_archived_and_listed_by_the_code_that_ships(tmp_path: Path) -> None:
     table, objects = MemoryTable(), MemoryObjects()
     segment = make_segment(tmp_path, size_bytes=20_000, message_bytes=(200, 400))
     archive = StreamArchive(table, objects, segment)
-    archive.fill(range(2))
-    assert archive.counted(range(2, 3)).steps == 1
+    assert archive.counted(range(3)).steps == 3
     assert list_streams(table).steps == 3
     assert all((head := table.head(stream(one).incarnation)) and head.fragments == 1 for one in range(3))

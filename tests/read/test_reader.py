@@ -33,6 +33,7 @@ from coldstream.manifest.entry import Encoding, Gap, StorageClass
 from coldstream.manifest.groups import Group
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.read import http
+from coldstream.read.appetite import Appetite
 from coldstream.read.client import ResolverClient
 from coldstream.read.fetch import RangeFetcher
 from coldstream.read.http import ClosedError
@@ -294,6 +295,49 @@ def test_pages_grow_up_to_a_bound() -> None:
         assert offsets(served.reader(range_bytes=1)) == list(range(50 * RECORDS))
         assert max_ranges(served) == [4, 8, 16, 32, 64, 64, 64][: len(served.http.asked)]
         assert len(served.http.asked) > 5
+
+
+APPETITES = [
+    (AtOffset(Offset(10)), Appetite(messages=60), 70),
+    (AtOffset(Offset(10)), Appetite(offset=Offset(100)), 100),
+    (FIRST, Appetite(messages=100), 100),
+    (FIRST, Appetite(timestamp=TimestampMs(15_000)), 75),
+    (AtTimestamp(TimestampMs(5000)), Appetite(messages=20), 45),
+    (FIRST, Appetite(messages=1000, offset=Offset(20)), 20),
+]
+
+
+@pytest.mark.parametrize(("start", "appetite", "end"), APPETITES)
+def test_nothing_past_an_appetite_is_fetched_or_asked_for_ahead(
+    start: OffsetSpec, appetite: Appetite, end: int
+) -> None:
+    with serve(fragments(*range(30))) as served:
+        with served.reader(start, appetite=appetite) as reader:
+            for message in reader.messages():
+                if message.offset == end - 1:
+                    break
+            # What is under way, a thread may have begun a moment ago.
+            time.sleep(0.1)
+        assert isinstance(served.archive.objects, HttpObjects)
+        assert len(served.http.objects.gets) == -(-end // RECORDS)
+        assert max_ranges(served) == [4]
+
+
+@pytest.mark.parametrize("settings", [{}, {"range_bytes": 1}, {"range_bytes": 3000, "prefetch_bytes": 1}])
+@pytest.mark.parametrize(("start", "appetite", "end"), APPETITES)
+def test_an_appetite_bounds_nothing(
+    start: OffsetSpec, appetite: Appetite, end: int, settings: dict[str, int], served: Served
+) -> None:
+    expected = offsets(served.reader(start, **settings))
+    assert expected[-1] == TAIL - 1 >= end
+    assert offsets(served.reader(start, appetite=appetite, **settings)) == expected
+
+
+def test_an_appetite_does_not_hide_a_gap() -> None:
+    with serve(fragments(0, 1, 3)) as served:
+        reader = served.reader(on_gap="skip", appetite=Appetite(messages=10))
+        assert offsets(reader) == [*range(2 * RECORDS), *range(3 * RECORDS, 4 * RECORDS)]
+        assert reader.gaps == [Gap(Offset(2 * RECORDS), Offset(3 * RECORDS))]
 
 
 @pytest.mark.parametrize(

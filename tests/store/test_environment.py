@@ -51,6 +51,10 @@ def test_an_endpoint_of_a_service_goes_before_that_of_all() -> None:
         {"AWS_PROFILE": "admin"},
         {"AWS_USE_FIPS_ENDPOINT": "true"},
         {"AWS_CA_BUNDLE": "/etc/bundle.pem"},
+        {"AWS_CA_BUNDLE": "/etc/bundle.pem", "AWS_ENDPOINT_URL": "https://127.0.0.1:4566"},
+        {"AWS_CA_BUNDLE": "/etc/bundle.pem", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:8000"},
+        {"REQUESTS_CA_BUNDLE": "/etc/bundle.pem", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:4566"},
+        {"HTTPS_PROXY": "http://proxy:3128", "AWS_ENDPOINT_URL": "http://127.0.0.1:4566"},
         {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
         {"AWS_A_SETTING_OF_NEXT_YEAR": "1"},
         {"AWS_ACCESS_KEY_ID": ""},
@@ -73,6 +77,14 @@ def test_an_endpoint_of_a_service_goes_before_that_of_all() -> None:
 )
 def test_what_may_say_more_is_left_to_the_sdk(more: dict[str, str]) -> None:
     assert AwsEnvironment.from_variables(OF_LAMBDA | more) is None
+
+
+@pytest.mark.parametrize("bundle", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "requests_ca_bundle"])
+def test_whom_to_trust_says_nothing_of_endpoints_without_certificates(bundle: str) -> None:
+    emulator = OF_LAMBDA | {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}
+    found = AwsEnvironment.from_variables(emulator | {bundle: "/etc/bundle.pem"})
+    assert found is not None
+    assert found == AwsEnvironment.from_variables(emulator)
 
 
 def test_a_configuration_file_is_left_to_the_sdk(tmp_path: Path) -> None:

@@ -188,6 +188,15 @@ def test_a_stream_that_is_gone_leaves_nothing_behind() -> None:
     assert not [labels for _, labels in scrape(metrics) if ("stream", "orders") in labels]
 
 
+def test_counters_of_a_stream_that_is_declared_again_begin_at_0_again() -> None:
+    metrics = AgentMetrics()
+    metrics.show(agent_status(stream_status()))
+    metrics.archived(STREAM, 100)
+    metrics.forget(ORDERS)
+    metrics.show(agent_status(stream_status(incarnation=LATER.incarnation)))
+    assert value(scrape(metrics), "archived_bytes_total", **LABELS) == 0
+
+
 def test_counters_stay_while_another_incarnation_of_the_stream_is_here() -> None:
     metrics = AgentMetrics()
     metrics.archived(STREAM, 100)

@@ -11,7 +11,8 @@ from coldstream.errors import BadMagicError, GapError, InvalidQueryError
 from coldstream.format.amqp.json import to_json
 from coldstream.format.amqp.message import Message
 from coldstream.manifest.spec import AtOffset, AtTimestamp, parse_offset_spec
-from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, TimestampMs
+from coldstream.read.appetite import Appetite
+from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, Offset, TimestampMs
 
 StreamForm = Callable[[Message, str | None], bytes]
 """Returns what is written for a message, and for the partition that it is of, None of a stream without partitions."""
@@ -37,6 +38,15 @@ class ReadEnd:
                 return cls(timestamp=timestamp, limit=limit)
             case spec:
                 raise InvalidQueryError("--to", f"{spec} is neither an offset nor a time")
+
+    @property
+    def appetite(self) -> Appetite:
+        """About how much will be read."""
+        return Appetite(
+            self.limit,
+            Offset(self.offset) if self.offset <= MAX_OFFSET else None,
+            TimestampMs(self.timestamp) if self.timestamp <= MAX_TIMESTAMP_MS else None,
+        )
 
     @property
     def is_bounded(self) -> bool:

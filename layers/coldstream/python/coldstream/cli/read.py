@@ -121,6 +121,7 @@ def read(
                 on_gap=on_gap,
                 range_bytes=range_bytes,
                 prefetch_bytes=prefetch_bytes,
+                appetite=until.appetite,
             ) as sharded:
                 read_sharded(sharded, until, form, resolver)
             return
@@ -136,6 +137,7 @@ def read(
             range_bytes=range_bytes,
             prefetch_bytes=prefetch_bytes,
             on_gap=on_gap,
+            appetite=until.appetite,
         ) as reader,
         report_silence(resolver) as silence,
         progress("reading", limit, "messages", beside_data=True) as advance,

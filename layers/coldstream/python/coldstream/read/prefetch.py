@@ -1,7 +1,8 @@
 """Ranges fetched ahead, in order, in bounded memory: pages from the resolver, and the bytes of their ranges.
 
 The next page is asked for once half of this one was consumed, and has twice as many ranges. So a caller who wants one
-message costs one small page, and one who reads on soon needs few pages.
+message costs one small page, and one who reads on soon needs few pages. What lies past a caller's appetite is neither
+asked for nor fetched before its turn comes.
 
 No thread drives this. What to fetch next is decided when the caller takes a range, so a caller who stops taking stops
 the fetching, and no state needs a lock.
@@ -17,8 +18,9 @@ from functools import partial
 
 from coldstream.flow.window import Window
 from coldstream.manifest.entry import Gap
-from coldstream.manifest.spec import OffsetSpec
+from coldstream.manifest.spec import AtOffset, OffsetSpec
 from coldstream.manifest.stream import StreamId
+from coldstream.read.appetite import Appetite
 from coldstream.read.client import ResolverClient
 from coldstream.read.fetch import RangeBatch, RangeFetcher
 from coldstream.resolve.answer import Answer, Continue, Range, RangesQuery
@@ -54,6 +56,7 @@ class Prefetcher:
         query: RangesQuery,
         *,
         prefetch_bytes: int,
+        appetite: Appetite,
     ) -> None:
         self._client = client
         self._fetcher = fetcher
@@ -68,6 +71,8 @@ class Prefetcher:
         self._known: tuple[Range, ...] = ()  # of this page and the one before, some of which may be under way
         self._fetches: Window[RangeBatch] = Window(executor, max_weight=prefetch_bytes)
         self._end: Gap | Offset | None = None
+        self._appetite = appetite
+        self._start = query.start.offset if isinstance(query.start, AtOffset) else None  # None until it is known
         self.stream: StreamId | None = None
         self.floor: Offset | None = None
         self.seek(query.start)
@@ -83,7 +88,8 @@ class Prefetcher:
     def take(self) -> RangeBatch | Gap | Offset:
         """Wait for the next range; after the last, return the gap or the tail. Raises what resolving or fetching do."""
         # A caller who comes back has consumed the range before, so this is when its memory counts as free.
-        if self._cursor is not None and len(self._waiting) + len(self._fetches) <= self._ask_below:
+        left = len(self._waiting) + len(self._fetches)
+        if self._cursor is not None and (left == 0 or (left <= self._ask_below and not self._is_enough())):
             self._ask(Continue(self._cursor))
         self._fill()
         if len(self._fetches):
@@ -106,6 +112,8 @@ class Prefetcher:
                 part = self._waiting[0]
                 if not self._fetches.has_room(part.data_bytes):
                     return
+                if len(self._fetches) and self._start is not None and self._appetite.ends_before(part, self._start):
+                    return
                 self._waiting.popleft()
                 # `partial` takes the expiry now. A lambda would read it in its thread, and get that of a later page.
                 self._fetches.submit(partial(self._fetcher.fetch, part, self._good_until), part.data_bytes)
@@ -116,8 +124,16 @@ class Prefetcher:
                 return
             self._turn(self._page.result())
 
+    def _is_enough(self) -> bool:
+        """Tell whether the ranges of the pages so far are as much as the caller wants."""
+        if not self._known or self._start is None:
+            return False
+        return self._appetite.ends_in(self._known[-1], self._start)
+
     def _turn(self, page: _Page) -> None:
         answer = page.answer
+        if self._start is None and answer.ranges:
+            self._start = answer.ranges[0].first_offset
         self.stream = answer.stream
         self.floor = answer.floor if self.floor is None else self.floor
         self._good_until = page.good_until

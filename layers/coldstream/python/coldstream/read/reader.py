@@ -23,6 +23,7 @@ from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
+from coldstream.read.appetite import EVERYTHING, Appetite
 from coldstream.read.client import ResolverClient
 from coldstream.read.fetch import ArchivedRangeError, RangeBatch, UrlRefusedError
 from coldstream.read.fetch_pool import FetchPool
@@ -56,6 +57,7 @@ class BaseReader:
         range_bytes: int = 8 * MIB,
         on_gap: Literal["raise", "skip"] = "raise",
         fetch_pool: FetchPool | None = None,
+        appetite: Appetite = EVERYTHING,
     ) -> None:
         if connections < 1:
             raise ValueError(f"a reader needs at least one connection, got {connections}")
@@ -69,6 +71,7 @@ class BaseReader:
         # Of all that is in memory at a time: what is in flight, and the range that is being consumed.
         self._pool = fetch_pool or FetchPool(connections, buffer_bytes=prefetch_bytes + 2 * range_bytes)
         self._prefetch_bytes = prefetch_bytes
+        self._appetite = appetite
         self._on_gap = on_gap
         self._threads: Executor | None = None
         self._expected: Offset | None = None
@@ -108,7 +111,12 @@ class BaseReader:
         # The threads first: a `close` that comes between these lines then refuses the calls of the prefetcher.
         self._threads = self._pool.share()
         prefetcher = Prefetcher(
-            self._client, self._pool.fetcher, self._threads, self._query, prefetch_bytes=self._prefetch_bytes
+            self._client,
+            self._pool.fetcher,
+            self._threads,
+            self._query,
+            prefetch_bytes=self._prefetch_bytes,
+            appetite=self._appetite,
         )
         refreshes = 0
         try:
@@ -207,9 +215,10 @@ class Reader(BaseReader):
     """Reads one stream, once, from `start` on, up to the end of what is archived.
 
     Iterate one of `messages`, `chunks` and `batches`, once. Ranges of about `range_bytes` are fetched over several
-    connections at a time. `prefetch_bytes` and the range that is being consumed bound the memory. Every chunk's CRC is
-    checked, and so is its place in the sequence. Transient failures are retried and expired URLs are replaced; errors
-    that remain are ColdstreamErrors.
+    connections at a time. `prefetch_bytes` and the range that is being consumed bound the memory. A caller who knows
+    about how much it will take says so by `appetite`: nothing past it is fetched ahead. Every chunk's CRC is checked,
+    and so is its place in the sequence. Transient failures are retried and expired URLs are replaced; errors that
+    remain are ColdstreamErrors.
 
     `position` is the offset after the last item given, None before the first. At the end, `tail` is the offset from
     which on the broker has the stream. A gap raises GapError; with `on_gap` "skip" it is added to `gaps`, and reading

@@ -17,6 +17,7 @@ from coldstream.manifest.shard_map import Partition, ShardMap
 from coldstream.manifest.shard_position import ShardPosition
 from coldstream.manifest.shard_starts import ShardStart, last_seal, readable_version, shard_starts
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, OffsetSpec
+from coldstream.read.appetite import EVERYTHING, Appetite
 from coldstream.read.client import ResolverClient
 from coldstream.read.reader import Reader
 from coldstream.units import KIB, MIB, Offset
@@ -32,7 +33,7 @@ class ShardedReader:
 
     Iterate `messages`, once. Each comes with the name of its partition. `position` says where to go on, None until the
     starts are known; `gaps` are those that were skipped; `held` the numbers of partitions that wait, at the end, for
-    others to be archived further. Errors are those of `Reader`.
+    others to be archived further. `appetite` is that of each partition. Errors are those of `Reader`.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ShardedReader:
         on_gap: Literal["raise", "skip"] = "raise",
         prefetch_bytes: int = 64 * MIB,
         range_bytes: int = 8 * MIB,
+        appetite: Appetite = EVERYTHING,
     ) -> None:
         if isinstance(start, ShardPosition) and any(number >= len(found.partitions) for number in start.offsets):
             raise InvalidInputError("position", f"{start} is not of {found}")
@@ -55,6 +57,7 @@ class ShardedReader:
         self._on_gap: Literal["raise", "skip"] = on_gap
         self._prefetch_bytes = prefetch_bytes
         self._range_bytes = range_bytes
+        self._appetite = appetite
         self._key_order = KeyOrder(found, {})
         self._offsets: dict[int, Offset] = {}
         self._open: set[Reader] = set()
@@ -195,6 +198,7 @@ class ShardedReader:
             prefetch_bytes=prefetch_bytes,
             range_bytes=min(self._range_bytes, max(_MIN_RANGE_BYTES, prefetch_bytes)),
             on_gap=self._on_gap,
+            appetite=self._appetite,
         )
         self._open.add(reader)
         return reader

@@ -32,8 +32,11 @@ _KNOWN = frozenset(
 _KNOWN_KINDS = ("AWS_ENDPOINT_URL_", "AWS_LAMBDA_", "AWS_XRAY_")
 """Variables that this module knows, or that do not matter to requests. With any other AWS_ variable, use the SDK."""
 
-_OF_HTTP = frozenset({"http_proxy", "https_proxy", "all_proxy", "requests_ca_bundle"})
+_OF_HTTP = frozenset({"http_proxy", "https_proxy", "all_proxy"})
 """Variables, in lower case, that change how the SDK connects."""
+
+_OF_TLS = frozenset({"aws_ca_bundle", "requests_ca_bundle"})
+"""Variables, in lower case, that change whom the SDK trusts, and so nothing where no endpoint has a certificate."""
 
 _REGION = re.compile(r"(?:af|ap|ca|eu|il|me|mx|sa|us)(?:-gov)?-[a-z]+-[0-9]+")
 """Regions whose services have names under amazonaws.com."""
@@ -61,19 +64,15 @@ class AwsEnvironment:
         """Read the environment; None if only the SDK can."""
         region = variables.get("AWS_DEFAULT_REGION", "")
         key_id, secret = variables.get("AWS_ACCESS_KEY_ID"), variables.get("AWS_SECRET_ACCESS_KEY")
-        if not (key_id and secret and _REGION.fullmatch(region)) or _is_beyond(variables):
+        if not (key_id and secret and _REGION.fullmatch(region)):
             return None
         try:
-            return cls(
-                region=region,
-                access_key_id=key_id,
-                secret_access_key=secret,
-                session_token=variables.get("AWS_SESSION_TOKEN") or None,
-                dynamodb_endpoint=_endpoint(variables, "DYNAMODB"),
-                s3_endpoint=_endpoint(variables, "S3"),
-            )
+            endpoints = _endpoint(variables, "DYNAMODB"), _endpoint(variables, "S3")
         except ValueError:
             return None
+        if _is_beyond(variables, is_tls=not all(url is not None and url.startswith("http:") for url in endpoints)):
+            return None
+        return cls(region, key_id, secret, variables.get("AWS_SESSION_TOKEN") or None, *endpoints)
 
     @property
     def dynamodb_url(self) -> str:
@@ -94,9 +93,13 @@ class AwsEnvironment:
         return f"https://{bucket}.{service}.amazonaws.com"
 
 
-def _is_beyond(variables: Mapping[str, str]) -> bool:
+def _is_beyond(variables: Mapping[str, str], *, is_tls: bool) -> bool:
     """Tell whether a variable or a configuration file may change more than this module knows."""
     for name in variables:
+        if name.lower() in _OF_TLS:
+            if is_tls:
+                return True
+            continue
         if name.startswith("AWS_") and name not in _KNOWN and not name.startswith(_KNOWN_KINDS):
             return True
         if name.lower() in _OF_HTTP:

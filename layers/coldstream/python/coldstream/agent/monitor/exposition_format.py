@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -35,7 +35,7 @@ class ExpositionFormat:
         """Whether it is OpenMetrics."""
         return self.content_type.startswith(OPENMETRICS_TYPE)
 
-    def write(self, collector: Collector, more: str) -> bytes:
+    def write(self, collector: Collector, more: Iterable[bytes]) -> bytes:
         """Write a collector's metrics, and more that are text of this format already."""
-        text = self.encode(collector).removesuffix(_OPENMETRICS_END) + more.encode()
-        return text + _OPENMETRICS_END if self.is_openmetrics else text
+        text = self.encode(collector).removesuffix(_OPENMETRICS_END)
+        return b"".join((text, *more, _OPENMETRICS_END if self.is_openmetrics else b""))

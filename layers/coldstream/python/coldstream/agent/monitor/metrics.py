@@ -7,8 +7,7 @@ names are not known yet has an empty vhost, and the name of its directory for a 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 
@@ -17,8 +16,9 @@ from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, 
 from prometheus_client.registry import Collector
 
 from coldstream.agent.monitor.exposition_format import ExpositionFormat
-from coldstream.agent.monitor.status import AgentStatus, StreamStatus
-from coldstream.agent.monitor.stream_series import Samples, StreamCounters, StreamFamily, StreamLabels, StreamTexts
+from coldstream.agent.monitor.status import AgentStatus
+from coldstream.agent.monitor.stream_gauges import StreamGauges
+from coldstream.agent.monitor.stream_series import StreamCounters, StreamLabels, StreamTexts
 from coldstream.agent.stream_state import StreamState
 from coldstream.errors import (
     AccessDeniedError,
@@ -77,27 +77,12 @@ def failure_kind(err: BaseException) -> str:
     return next((kind for error, kind in _KINDS if isinstance(err, error)), FAILURE_KINDS[-1])
 
 
-def _gauge(name: str, text: str) -> StreamFamily:
-    return StreamFamily(PREFIX + name, text)
-
-
-_PINNED_BYTES = _gauge("pinned_bytes", "Bytes of segments held by hard links until the manifest covers them.")
-_PINNED_SEGMENTS = _gauge("pinned_segments", "Segments held by hard links, the one that is being written included.")
-_ORPHANED_BYTES = _gauge("orphaned_bytes", "Bytes of segments that only the agent has, as the broker has deleted them.")
-_LAG_OFFSETS = _gauge("lag_offsets", "Offsets on this disk that are not archived.")
-_LAG_SECONDS = _gauge("lag_seconds", "Age of the oldest chunk that is not archived, 0 if all are.")
-_OLDEST = _gauge("oldest_unarchived_timestamp_seconds", "Timestamp of the oldest chunk that is not archived.")
-_RETENTION = _gauge(
-    "retention_left_seconds",
-    "Time until the broker's retention deletes, or would have deleted, the oldest segment that is not archived.",
-)
-
-
 class AgentMetrics(Collector):
     """Counts what happens, keeps the last snapshot, and shows both in a registry of its own.
 
-    Any thread may call it. Cost of a scrape: 0.01 ms a stream. It switches the `_created` series of prometheus_client
-    off for the whole process: they would double the number of series, and no counter of the agent is ever set back.
+    Any thread may call it. Cost of a scrape: 2 µs a quiet stream, 12 µs one that changed or lags. It switches the
+    `_created` series of prometheus_client off for the whole process: they would double the number of series, and no
+    counter of the agent is ever set back.
     """
 
     def __init__(self) -> None:
@@ -106,6 +91,7 @@ class AgentMetrics(Collector):
         self._registry.register(self)
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self._registry)
         self._counters = StreamCounters(_COUNTERS, PREFIX)
+        self._gauges = StreamGauges(PREFIX)
         self._texts = StreamTexts()
         self._text_lock = threading.Lock()
         self._failures = Counter(
@@ -202,10 +188,10 @@ class AgentMetrics(Collector):
         with self._lock:
             families = list(self._counters.families())
             streams = () if self._status is None else self._status.streams
-        families += _of_streams(streams)
         # A lock of its own: what happens is counted while the text is written.
         with self._text_lock:
-            return wanted.write(self._registry, self._texts.text(families, is_openmetrics=wanted.is_openmetrics))
+            families += self._gauges.families(streams, now_ms())
+            return wanted.write(self._registry, self._texts.texts(families, is_openmetrics=wanted.is_openmetrics))
 
     def collect(self) -> Iterator[Metric]:
         """Make the gauges of the agent as a whole from the last snapshot. Used by the registry."""
@@ -250,38 +236,3 @@ def _of_agent(status: AgentStatus) -> Iterator[Metric]:
         if at is not None:
             contact.add_metric((service.value,), at / 1000)
     yield contact
-
-
-def _of_streams(streams: Iterable[StreamStatus]) -> Iterator[tuple[StreamFamily, Samples]]:
-    """Yield each gauge with its samples: one for all incarnations of the same names."""
-    now = now_ms()
-    alike: dict[StreamLabels, list[StreamStatus]] = defaultdict(list)
-    for stream in streams:
-        alike[stream.labels].append(stream)
-    for gauge, value_of in _GAUGES.items():
-        values = ((labels, value_of(incarnations, now)) for labels, incarnations in alike.items())
-        yield gauge, [(labels, value) for labels, value in values if value is not None]
-
-
-def _lag_s(incarnations: list[StreamStatus], now: TimestampMs) -> float | None:
-    return max((lag for one in incarnations if (lag := one.lag_s(now)) is not None), default=None)
-
-
-def _oldest_unarchived_s(incarnations: list[StreamStatus], _: TimestampMs) -> float | None:
-    found = (at / 1000 for one in incarnations if (at := one.oldest_unarchived_at) is not None)
-    return min(found, default=None)
-
-
-def _retention_left_s(incarnations: list[StreamStatus], _: TimestampMs) -> float | None:
-    return min((left for one in incarnations if (left := one.retention_left_s) is not None), default=None)
-
-
-_GAUGES: dict[StreamFamily, Callable[[list[StreamStatus], TimestampMs], float | None]] = {
-    _PINNED_BYTES: lambda incarnations, _: sum(one.pinned_bytes for one in incarnations),
-    _PINNED_SEGMENTS: lambda incarnations, _: sum(one.pinned_segments for one in incarnations),
-    _ORPHANED_BYTES: lambda incarnations, _: sum(one.orphaned_bytes for one in incarnations),
-    _LAG_OFFSETS: lambda incarnations, _: sum(one.lag_offsets for one in incarnations),
-    _LAG_SECONDS: _lag_s,
-    _OLDEST: _oldest_unarchived_s,
-    _RETENTION: _retention_left_s,
-}

@@ -17,7 +17,8 @@ from prometheus_client.utils import floatToGoString
 StreamLabels = tuple[str, str]
 """Vhost and name of a stream."""
 
-Samples = list[tuple[StreamLabels, float]]
+Sample = tuple[StreamLabels, float]
+Samples = list[Sample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +54,23 @@ class StreamTexts:
 
     def __init__(self) -> None:
         self._labels = _LabelTexts()
-        self._last: dict[tuple[StreamFamily, bool], tuple[Samples, str]] = {}
+        self._last: dict[tuple[StreamFamily, bool], tuple[Samples, bytes]] = {}
 
-    def text(self, families: Iterable[tuple[StreamFamily, Samples]], *, is_openmetrics: bool) -> str:
-        """Write families in one of the two formats."""
-        texts: list[str] = []
+    def texts(self, families: Iterable[tuple[StreamFamily, Samples]], *, is_openmetrics: bool) -> list[bytes]:
+        """Write each of the families in one of the two formats. Not joined: of a thousand streams that is a MB."""
+        texts: list[bytes] = []
         streams = 0
         for family, samples in families:
-            before, text = self._last.get((family, is_openmetrics), (None, ""))
+            before, text = self._last.get((family, is_openmetrics), (None, b""))
             if samples != before:
-                text = family.text(samples, self._labels, is_openmetrics=is_openmetrics)
+                text = family.text(samples, self._labels, is_openmetrics=is_openmetrics).encode()
                 self._last[family, is_openmetrics] = samples, text
             texts.append(text)
             streams = max(streams, len(samples))
         # Streams go: those that are here are written once more then.
         if len(self._labels) > 2 * streams:
             self._labels.clear()
-        return "".join(texts)
+        return texts
 
 
 class StreamCounters:
@@ -77,24 +78,25 @@ class StreamCounters:
 
     def __init__(self, helps: Mapping[str, str], prefix: str) -> None:
         self._families = {name: StreamFamily(prefix + name, text, is_counter=True) for name, text in helps.items()}
-        self._counts: dict[StreamLabels, dict[str, int]] = {}
+        # As samples: those of a scrape are the objects of the one before, and so compared at once.
+        self._samples: dict[StreamLabels, dict[str, Sample]] = {}
 
     def count(self, labels: StreamLabels, increments: Mapping[str, int]) -> None:
         """Add to some counters of a stream; all others begin at 0."""
-        counts = self._counts.get(labels)
-        if counts is None:
-            counts = self._counts[labels] = dict.fromkeys(self._families, 0)
+        samples = self._samples.get(labels)
+        if samples is None:
+            samples = self._samples[labels] = dict.fromkeys(self._families, (labels, 0))
         for name, increment in increments.items():
-            counts[name] += increment
+            samples[name] = labels, samples[name][1] + increment
 
     def remove(self, labels: StreamLabels) -> None:
         """Drop the series of a stream, if there are any."""
-        self._counts.pop(labels, None)
+        self._samples.pop(labels, None)
 
     def families(self) -> Iterator[tuple[StreamFamily, Samples]]:
         """Yield each counter with its samples."""
         for name, family in self._families.items():
-            yield family, [(labels, counts[name]) for labels, counts in self._counts.items()]
+            yield family, [samples[name] for samples in self._samples.values()]
 
 
 def _escaped(label: str) -> str:
