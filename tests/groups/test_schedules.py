@@ -22,7 +22,7 @@ from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Offset
 from tests.support.group_world import LEASE_S, GroupActor, GroupWorld, play
 
-SCHEDULES = int(os.environ.get("COLDSTREAM_GROUP_SCHEDULES", "4000"))
+SCHEDULES = int(os.environ.get("COLDSTREAM_GROUP_SCHEDULES", "2000"))
 FIRST_SEED = int(os.environ.get("COLDSTREAM_FIRST_SEED", "0"))
 PARTS = 5
 

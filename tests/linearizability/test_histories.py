@@ -19,7 +19,7 @@ from tests.linearizability.play import Play
 from tests.linearizability.porcupine import REMEDY, Checker, find_checker
 from tests.support.fixtures import do_without
 
-HISTORIES = int(os.environ.get("COLDSTREAM_STREAM_HISTORIES", "300"))
+HISTORIES = int(os.environ.get("COLDSTREAM_STREAM_HISTORIES", "150"))
 FIRST_SEED = int(os.environ.get("COLDSTREAM_FIRST_SEED", "0"))
 
 MENDED_SEEDS = (78, 998)
