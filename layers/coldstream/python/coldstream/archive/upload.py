@@ -95,10 +95,11 @@ class Uploader:
         Only the copy that was announced is judged. A copy that fails verification, or belongs to another history than
         the archive, goes to quarantine if a second read finds that as well; that is no error.
 
-        Cost, besides reading the copy: a PUT and two DynamoDB requests a fragment. If all of it is archived already, a
-        HEAD replaces reading it. Raises InvalidEventError if the event contradicts the configuration, OtherClusterError
-        if the stream is bound to another cluster than the announcing one, and ObjectNotFoundError if the staged copy is
-        missing and the manifest does not cover it. Nothing is lost by trying again.
+        Cost, besides reading the copy, a bad one twice: a PUT and two DynamoDB requests a fragment. If all of it is
+        archived already, a HEAD replaces reading it. Raises InvalidEventError if the event contradicts the
+        configuration, OtherClusterError if the stream is bound to another cluster than the announcing one, and
+        ObjectNotFoundError if the staged copy is missing and the manifest does not cover it. Nothing is lost by trying
+        again.
         """
         if segment.bucket != self.objects.bucket:
             raise InvalidEventError(
