@@ -22,7 +22,7 @@ mod verified;
 use pyo3::prelude::*;
 
 /// Raised with each change of what Python calls: a module of another build is not used.
-const CONTRACT: u32 = 4;
+const CONTRACT: u32 = 5;
 
 #[pymodule]
 fn _coldstream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -34,6 +34,7 @@ fn _coldstream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rows::NativeBatch>()?;
     module.add_function(wrap_pyfunction!(runs::entry_runs, module)?)?;
     module.add_function(wrap_pyfunction!(runs::join_messages, module)?)?;
+    module.add_function(wrap_pyfunction!(verified::verified_end, module)?)?;
     module.add_function(wrap_pyfunction!(verified::verified_to, module)?)?;
     Ok(())
 }

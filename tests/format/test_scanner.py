@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from random import Random
 from zlib import crc32
 
 import pytest
@@ -18,6 +19,7 @@ from coldstream.errors import (
     CorruptionError,
     TruncatedError,
 )
+from coldstream.format import scanner as scanner_module
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.compression import Compression
 from coldstream.format.entry import SubBatch
@@ -26,6 +28,8 @@ from coldstream.format.segment import MAX_POSITION, SEGMENT_HEADER
 from coldstream.format.writer import make_chunk, make_sub_batch
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 from tests.support.memory import peak_bytes
+from tests.support.native import native_module
+from tests.support.random_messages import damaged, random_chunk_bytes
 
 SOURCE = "ström/00000000000000000100.segment"
 FIRST = Offset(100)
@@ -157,13 +161,50 @@ def test_the_bytes_of_a_chunk_in_one_block_are_one_event():
     assert kinds == [ChunkBegin, ChunkBytes, ChunkEnd] * len(chunks)
 
 
+def test_chunks_and_errors_are_the_same_with_the_native_module_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = native_module()
+    for seed in range(600):
+        random = Random(seed)
+        data = SEGMENT_HEADER
+        following = FIRST
+        for _ in range(random.randrange(1, 5)):
+            one = random_chunk_bytes(random, chunk_id=following)
+            following = Offset(ChunkHeader.from_bytes(one, source="made", position=0).next_offset)
+            data += one
+        if random.random() < 0.5:
+            data = damaged(random, data)
+        block_bytes = random.choice((100, 1000, 1 << 20))
+        monkeypatch.setattr(scanner_module, "NATIVE", None)
+        expected = outcome_of(scan_whole(data, block_bytes))
+        monkeypatch.setattr(scanner_module, "NATIVE", native)
+        assert outcome_of(scan_whole(data, block_bytes)) == expected, f"seed {seed}"
+
+
+def test_a_sub_batch_in_a_tracking_chunk_is_refused_by_the_native_module_as_well():
+    native_module()
+    batch = chunk(100, make_sub_batch([b"one"], Compression.NONE))
+    wrong = segment(changed(batch, type=ChunkType.TRACKING_DELTA))
+    assert "BadCountError" in outcome_of(scan_whole(wrong))[1]
+    assert outcome_of(scan_whole(wrong)) == outcome_of(scan(wrong))
+
+
+def test_no_crc_of_data_is_compared_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    native_module()
+    monkeypatch.setattr(scanner_module, "count_simple_entries", lambda *_: pytest.fail("the native module did that"))
+    data = segment(chunk(100, b"one", b"two"), chunk(102, make_sub_batch([b"two"], Compression.GZIP), b"three"))
+    assert len(list(scan_whole(data))) == 2
+
+
+@pytest.mark.parametrize("has_native", [False, True])
 @pytest.mark.parametrize("block_bytes", [64, 200, 1000])
-def test_the_same_is_wrong_with_a_chunk_in_one_piece_and_in_many(block_bytes):
+def test_the_same_is_wrong_with_a_chunk_in_one_piece_and_in_many(block_bytes, has_native, monkeypatch):
+    monkeypatch.setattr(scanner_module, "NATIVE", native_module() if has_native else None)
     data, _ = small_segment()
     for at in range(len(data)):
-        damaged = bytearray(data)
-        damaged[at] ^= 1 << at % 8
-        assert outcome_of(scan_whole(damaged, block_bytes)) == outcome_of(scan(damaged, block_bytes)), at
+        wrong = bytearray(data)
+        wrong[at] ^= 1 << at % 8
+        found = outcome_of(scan_whole(bytes(wrong), block_bytes))
+        assert found == outcome_of(scan(wrong, block_bytes)), at
 
 
 def test_wrong_counts_and_wrong_entries_are_told_apart_from_a_wrong_crc_in_one_piece_too():

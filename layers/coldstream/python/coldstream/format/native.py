@@ -1,14 +1,15 @@
 """The native module, where it is installed: the same decoding as in this package, an order of magnitude faster.
 
-`native/` has its source and `make setup` builds it (docs/native.md). It is no part of the layer and no dependency: what
-is not there, or belongs to another release, is done in Python, with the same results and the same errors.
+`native/` has its source; `make setup` builds it, and for the layer `make sam-build` (docs/native.md). It is no
+dependency: what is not there, or belongs to another release, is done in Python, with the same results and the same
+errors.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
-CONTRACT = 4
+CONTRACT = 5
 """What both sides agreed on; raised with each change of what is called."""
 
 

@@ -26,6 +26,7 @@ from coldstream.errors import BadCrcError, BadLengthError, BadSequenceError, Tru
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader
 from coldstream.format.entry_counter import EntryCounter, count_simple_entries
+from coldstream.format.native import NATIVE
 from coldstream.format.segment import MAX_POSITION, SEGMENT_HEADER, SEGMENT_HEADER_BYTES, check_file_header
 from coldstream.format.tracking import TrackingCheck
 from coldstream.units import Offset
@@ -83,6 +84,7 @@ class SegmentScanner:
         self._header: ChunkHeader | None = None  # of the current chunk
         self._data_start = self._data_end = self._end = 0  # in that chunk, counted from its first byte
         self._taken = 0  # bytes of it that were fed
+        self._verified_end = 0  # of the whole chunks in the block that the native module found right
         self._head_crc = self._data_crc = self._trailer_crc = 0
         self._entries = EntryCounter()
         self._trailer = TrackingCheck()  # one for all: a trailer that passes leaves nothing in it
@@ -104,6 +106,7 @@ class SegmentScanner:
     def _feed(self, block: bytes | bytearray | memoryview, *, is_whole: bool) -> Iterator[ScanEvent | WholeChunk]:
         view = memoryview(block)
         at, end = 0, len(view)
+        self._verified_end = 0
         while at < end:
             header = self._header
             if header is None:
@@ -167,18 +170,30 @@ class SegmentScanner:
         end = trailer_at + header.trailer_bytes
         if end > len(view):
             return None
-        self._data_crc = crc32(view[data_at:trailer_at])
-        # What has sub-batches, or is wrong, is counted by the other way, which knows what to say of it.
-        is_counted = count_simple_entries(view, data_at, trailer_at) == header.entries == header.records
-        entries = None if is_counted else EntryCounter()
-        if entries is not None:
-            entries.feed(view[data_at:trailer_at])
+        entries: EntryCounter | None = None
+        if self._is_verified(view, at):
+            self._data_crc = header.crc
+        else:
+            self._data_crc = crc32(view[data_at:trailer_at])
+            # What has sub-batches, or is wrong, is counted by the other way, which knows what to say of it.
+            if not count_simple_entries(view, data_at, trailer_at) == header.entries == header.records:
+                entries = EntryCounter()
+                entries.feed(view[data_at:trailer_at])
         self._head_crc = crc32(view[at:data_at])
         if header.trailer_bytes:
             self._trailer_crc = crc32(view[trailer_at:end])
             self._trailer.feed(view[trailer_at:end])
         position = self._position
         return WholeChunk(header, position, self._verify(header, entries), view[at:end])
+
+    def _is_verified(self, view: memoryview, at: int) -> bool:
+        """Tell whether the native module found CRC and entries of the chunk at byte `at` of the block right.
+
+        It looks at all chunks from there on in one call.
+        """
+        if at >= self._verified_end and NATIVE is not None and isinstance(view.obj, bytes):  # it would copy others
+            self._verified_end = NATIVE.verified_end(view, at)
+        return at < self._verified_end
 
     def _parse(self, start: memoryview) -> ChunkHeader:
         """Parse the header of the chunk that comes next. Raises unless it follows the one before."""
