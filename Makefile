@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker tlc durable-streams browser demo demo-console demo-gateway axe screenshots check test test-parts test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package native-wheel spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker tlc durable-streams browser demo demo-console demo-gateway axe screenshots check test test-parts test-oldest-spark test-localstack soak prove lint format bench generate layer-native sam-build sam-local localstack java spark-package native-wheel spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -100,7 +100,7 @@ LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store
 # Compilers go on beside what is fetched and installed. Both need Java, and two installations at once wait for each other.
 test-parts: java
 	@$(MAKE) --no-print-directory history-checker gateway-clients & compiling=$$!; trap 'kill $$compiling 2>/dev/null || true' EXIT; \
-	$(MAKE) --no-print-directory setup tools .venv-spark40/.ready .venv-fuzz/.ready broker newer-brokers sam docker emulators tlc durable-streams browser axe; \
+	$(MAKE) --no-print-directory setup tools layer-native .venv-spark40/.ready .venv-fuzz/.ready broker newer-brokers sam docker emulators tlc durable-streams browser axe; \
 	wait $$compiling
 
 test: test-parts  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
@@ -138,7 +138,10 @@ format: setup  ## Format the code with ruff
 bench: setup broker java  ## Measure speed and memory, and write docs/benchmarks.md
 	@$(BIN)/python -m bench
 
-sam-build: setup tools sam  ## Check and build the template for sam deploy, with the layer's bill of materials
+layer-native:  ## Build the native module for the Lambda layer, if Rust is here
+	@scripts/layer-native
+
+sam-build: setup tools sam layer-native  ## Check and build the template for sam deploy, with the layer's bill of materials
 	@SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint --region us-east-1
 	@SAM_CLI_TELEMETRY=0 PATH="$(CURDIR)/.venv-sam/bin:$$PATH" sam build
 	@$(BIN)/python scripts/sbom.py layer --to .aws-sam/build/Layer/sbom.cdx.json

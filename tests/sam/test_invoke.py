@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.error import HTTPError
@@ -14,6 +16,7 @@ import pytest
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coldstream.dispatch.job_queue import job_of
+from coldstream.format.native import CONTRACT
 from coldstream.format.seekable import SeekTable, decompress_frames
 from coldstream.jobs.job import OPEN_JOBS, Job, JobState
 from coldstream.jobs.specs import parse_spec
@@ -28,6 +31,7 @@ from coldstream.store.shard_maps import find_map
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset, TimestampMs
 from functions.resolver import app
+from tests.support.fixtures import do_without
 from tests.support.golden import GOLDEN
 from tests.support.sam import BUCKET, ENCODING, EVENTS, TABLE, EmulatedAws, SamLocal
 from tests.support.server import ROOT
@@ -42,6 +46,14 @@ HANDLED: dict[str, Any] = {"batchItemFailures": []}
 def uploaded(sam: SamLocal) -> Any:
     """The upload function's answer to its first event."""
     return sam.invoke("UploadFunction", "upload")
+
+
+@pytest.fixture(scope="module")
+def without_native(sam: SamLocal, tmp_path_factory: pytest.TempPathFactory) -> SamLocal:
+    """The same functions, with a layer that goes without the native module."""
+    if not sam.native_module.exists():
+        do_without("the native module in the layer", "make layer-native, with Rust: cargo and rustc, 1.83 or newer")
+    return sam.without_native(tmp_path_factory.mktemp("without") / "build")
 
 
 @pytest.fixture
@@ -93,6 +105,31 @@ def test_the_announced_segment_is_archived(
     assert fragment[: entry.data_bytes + 8] == SEGMENT.read_bytes()
     left = emulated.s3.list_objects_v2(Bucket=BUCKET, Prefix="staging/")
     assert left["KeyCount"] == 0
+
+
+def test_the_layers_native_module_is_used_by_the_functions_python(without_native: SamLocal, sam: SamLocal) -> None:
+    program = "from coldstream.format.scanner import NATIVE; print(NATIVE and NATIVE.CONTRACT)"
+    assert sam.python(program) == f"{CONTRACT}\n"
+    assert without_native.python(program) == "None\n"
+
+
+def test_the_same_is_archived_without_the_native_module(
+    without_native: SamLocal, emulated: EmulatedAws, uploaded: Any, table: DynamoTable, tmp_path: Path
+) -> None:
+    other = incarnation(INCARNATION.replace("tracking", "other"))
+    text = (ROOT / "events/upload.json").read_text().replace("tracking", "other")
+    (record,) = json.loads(text)["Records"]
+    emulated.s3.put_object(
+        Bucket=BUCKET, Key=json.loads(record["body"])["detail"]["staged"]["key"], Body=SEGMENT.read_bytes()
+    )
+    event = tmp_path / "event.json"
+    event.write_text(text)
+    assert without_native.invoke("UploadFunction", event) == HANDLED
+    (expected,) = table.log_from_offset(INCARNATION, Offset(0), 10).entries
+    (found,) = table.log_from_offset(other, Offset(0), 10).entries
+    assert replace(found, key=expected.key) == expected
+    bodies = [emulated.s3.get_object(Bucket=BUCKET, Key=one.key)["Body"].read() for one in (found, expected)]
+    assert bodies[0] == bodies[1]
 
 
 def test_a_loss_is_recorded(sam: SamLocal, uploaded: Any, table: DynamoTable) -> None:

@@ -33,6 +33,28 @@ def test_without_rust_it_says_so_and_succeeds(tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
+def test_without_rust_the_layer_goes_without_and_the_module_of_an_earlier_build_is_gone(tmp_path: Path) -> None:
+    for name in NEEDED:
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    scripts, layer = tmp_path / "project/scripts", tmp_path / "project/layers/coldstream"
+    for directory in (scripts, layer):
+        directory.mkdir(parents=True)
+    shutil.copy(ROOT / "scripts/layer-native", scripts)
+    (layer / NATIVE_MODULE).write_bytes(b"an earlier one")
+    run = subprocess.run(
+        [tmp_path / "bash", scripts / "layer-native"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Rust is missing" in run.stderr
+    assert "the layer goes without the native module" in run.stderr
+    assert not (layer / NATIVE_MODULE).exists()
+
+
 def test_the_crate_forbids_unsafe_code_and_pins_everything() -> None:
     manifest = tomllib.loads((ROOT / "native/Cargo.toml").read_text())
     assert manifest["lints"]["rust"]["unsafe_code"] == "forbid"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from coldstream.local.emulator import EmbeddedAws
 from coldstream.local.environment import client
 from coldstream.local.template import load_document, load_template
 from coldstream.manifest.entry import Encoding
+from scripts.spark_package import NATIVE_MODULE
 from tests.support.docker import IMAGE, PATH, DockerEngine
 from tests.support.epmd import HOST, end, free_ports, spawn
 from tests.support.server import ROOT
@@ -131,13 +133,45 @@ class SamLocal:
         shared.update({"COLDSTREAM_BUCKET": BUCKET, "COLDSTREAM_TABLE": TABLE, "COLDSTREAM_PREFIX": ""})
         self.template.write_text(json.dumps(document))
 
-    def invoke(self, function: str, event: str) -> Any:
-        """Call a function with a sample event in a new container; return what it answers. Raises UnavailableError."""
-        options = ["--event", str(ROOT / f"events/{event}.json"), *self.options()]
+    @property
+    def native_module(self) -> Path:
+        """Where the layer has the native module, if `make layer-native` has built it."""
+        return self.directory / "Layer/python" / NATIVE_MODULE
+
+    def without_native(self, directory: Path) -> SamLocal:
+        """Return a copy of the build, whose layer goes without the native module."""
+        shutil.copytree(self.directory, directory)
+        other = SamLocal(directory, self._docker, self._environment)
+        other.native_module.unlink(missing_ok=True)
+        return other
+
+    def invoke(self, function: str, event: str | Path) -> Any:
+        """Call a function in a new container, with a sample event or one of a file; return what it answers.
+
+        Raises UnavailableError.
+        """
+        path = ROOT / f"events/{event}.json" if isinstance(event, str) else event
+        options = ["--event", str(path), *self.options()]
         done = self.run("local", "invoke", function, *options, timeout_s=INVOKE_TIMEOUT_S)
         if done.returncode:
             raise UnavailableError(f"sam local invoke {function} failed:\n{done.stderr[-4000:]}")
         return json.loads(done.stdout)
+
+    def python(self, program: str) -> str:
+        """Run a program in the functions' image with the built layer; return what it prints."""
+        layer = f"{self.directory}/Layer/python:/opt/python:ro"
+        command = ["docker", "run", "--rm", "--entrypoint", "python3", "--env", "PYTHONPATH=/opt/python"]
+        done = subprocess.run(
+            [*command, "--volume", layer, IMAGE, "-c", program],
+            env={"PATH": PATH, **self._docker.environment},
+            capture_output=True,
+            text=True,
+            timeout=INVOKE_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            raise UnavailableError(f"the functions' image failed:\n{done.stderr[-4000:]}")
+        return done.stdout
 
     @contextmanager
     def api(self) -> Iterator[str]:
