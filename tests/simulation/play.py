@@ -233,7 +233,7 @@ class SimulatedWorld:
             assert self.loop.time() < until, judge.unsettled(self)
 
     async def _wait_for_tombstones(self) -> None:
-        """Wait until all that was replaced is due. What lost a race, and was discarded, is due after the longest grace."""
+        """Wait until all that was replaced is due: what lost a race, after the longest grace."""
         due_at = max((one.due_at for one in self.stores.table.state.tombstones.values()), default=0)
         await asyncio.sleep(max(24 * 3600, due_at / 1000 - self.loop.wall_ms() / 1000 + 1))
 
