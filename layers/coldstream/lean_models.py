@@ -29,8 +29,7 @@ def make_lean(data: Path, services: AbstractSet[str]) -> None:
             path.unlink()
     endpoints = json.loads((data / "endpoints.json").read_bytes())
     for partition in endpoints["partitions"]:
-        known = partition["services"]
-        partition["services"] = {name: known[name] for name in services & known.keys()}
+        partition["services"] = {name: one for name, one in partition["services"].items() if name in services}
     _write(data / "endpoints.json", endpoints)
 
 
@@ -39,9 +38,11 @@ def _without_documentation(value: Any) -> Any:
         return [_without_documentation(one) for one in value]
     if not isinstance(value, dict):
         return value
-    # A field that is called so has a shape, and no text.
-    kept = ((key, one) for key, one in value.items() if key != "documentation" or not isinstance(one, str))
-    return {key: _without_documentation(one) for key, one in kept}
+    # Empty, not gone: botocore reads some of them. A field that is called so has a shape, and no text.
+    return {
+        key: "" if key == "documentation" and isinstance(one, str) else _without_documentation(one)
+        for key, one in value.items()
+    }
 
 
 def _write(path: Path, content: Any) -> None:
