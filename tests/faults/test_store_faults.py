@@ -21,7 +21,7 @@ from tests.faults.fault_scenarios import SCENARIOS
 from tests.faults.faulty_world import BUCKET, Worlds
 from tests.faults.judge import FaultJudge, Faults, FaultyRunError, check_outcome
 from tests.faults.prove import main
-from tests.faults.slice import runs_of_slice
+from tests.faults.slice import ONCE_WRONG, runs_of_slice
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,13 @@ def test_no_run_shows_a_wrong_byte_or_loses_an_offset_and_errors_name_the_place(
             assert end.struck, f"{end.faults} struck nothing"
             kinds.add(end.faults.kind)
     assert kinds == set(FaultKind)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(("name", "faults"), ONCE_WRONG, ids=str)
+def test_what_was_wrong_once_is_right(judge, name, faults):
+    assert judge.play(SCENARIOS[name], faults)
 
 
 def test_seeds_come_to_every_call_site_with_every_kind(judge, monkeypatch):
