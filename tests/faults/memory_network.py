@@ -62,7 +62,8 @@ class MemoryNetwork:
 
     `asked` are the requests that were answered as is right, with the kinds of fault that would have been another
     answer; `struck` those that got another answer, with the kind. `is_changed` is set by a request that may change
-    something. AWS's clock is `ahead_s` ahead of this machine's.
+    something. AWS's clock is `ahead_s` ahead of this machine's. Unless it `follows`, no answer can be stale, and none
+    is added to `asked`.
     """
 
     def __init__(self) -> None:
@@ -75,6 +76,7 @@ class MemoryNetwork:
         self.asked: list[tuple[HttpRequest, frozenset[FaultKind]]] = []
         self._count = 0
         self.is_changed = False
+        self.follows = True
         self.struck: list[tuple[FaultKind, HttpRequest]] = []
 
     def begin(self, fate_of: FateOf) -> None:
@@ -97,9 +99,11 @@ class MemoryNetwork:
             number = self._count
             self._count += 1
             kind = self.fate_of(request, number)
-        earlier = self._answer_of(self._behind, request) if request.may_be_stale else None
+        earlier = self._answer_of(self._behind, request) if self.follows and request.may_be_stale else None
         if kind is None:
             found = self._carry_out(request)
+            if not self.follows:
+                return WireAnswer(found.to_bytes())
             possible = frozenset(one for one in FaultKind if takes_effect(one, request, found, earlier))
             self.asked.append((request, possible))
             return WireAnswer(found.to_bytes())
@@ -123,7 +127,7 @@ class MemoryNetwork:
     def _carry_out(self, request: HttpRequest) -> HttpAnswer:
         if request.fields.get("host") == RESOLVER_HOST:
             return self._resolve(request)
-        if request.is_dynamodb and request.writes and "Table" not in request.operation:
+        if self.follows and request.is_dynamodb and request.writes and "Table" not in request.operation:
             with self._lock:
                 last, self._last = self._last, request
             if last is not None:
