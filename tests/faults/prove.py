@@ -31,7 +31,8 @@ from tests.faults.judge import FaultJudge, RunEnd
 from tests.faults.slice import runs_of_slice
 
 _TOLD = 20
-_MOST_SEEDS = 128
+_FEWEST_SEEDS, _MOST_SEEDS = 4, 128
+"""Seeds of a group: its scenario is prepared for it, and played once without faults, which costs as much as three runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def groups(first_seed: int, runs: int, pairs_of: Callable[[str], int | None]) ->
     """
     names, end = list(SCENARIOS), first_seed + runs
     left = [range(first, end, len(names)) for first in range(first_seed, min(first_seed + len(names), end))]
-    given, size = [0] * len(left), 1
+    given, size = [0] * len(left), _FEWEST_SEEDS
     while any(left):
         new = [
             len(seeds)
@@ -161,7 +162,7 @@ def groups(first_seed: int, runs: int, pairs_of: Callable[[str], int | None]) ->
             given[number] += len(taken)
             if taken:
                 yield list(taken)
-        size = min(2 * size, _MOST_SEEDS)
+        size = min(4 * size, _MOST_SEEDS)
 
 
 def _processor_s() -> float:

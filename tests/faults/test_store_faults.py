@@ -80,7 +80,7 @@ def test_no_call_site_is_struck_again_by_a_kind_before_each_was_by_each(monkeypa
         known.update(small=5, large=40, broken=0)
         if len(seen["large"]) < 40:
             assert len(seen["small"]) <= 5
-            assert len(seen["broken"]) <= 1
+            assert len(seen["broken"]) <= 4
     assert sorted(seeds) == list(range(100, 3100))
     assert [seed // 3 for seed in seen["large"]] == sorted(seed // 3 for seed in seen["large"])
 
