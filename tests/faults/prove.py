@@ -32,7 +32,7 @@ from tests.faults.slice import runs_of_slice
 
 _TOLD = 20
 _FEWEST_SEEDS, _MOST_SEEDS = 4, 128
-"""Seeds of a group: before its first run its scenario is prepared, and played without faults, which costs three runs."""
+"""Seeds of a group. It is prepared, and played once without faults, before its first run: that costs three runs."""
 
 
 @dataclass(frozen=True, slots=True)
