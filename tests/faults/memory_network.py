@@ -31,7 +31,9 @@ import botocore.useragent
 import pytest
 import urllib3.connection
 import urllib3.exceptions
+from botocore.client import ClientCreator
 from botocore.endpoint_provider import EndpointProvider
+from botocore.model import ServiceModel
 from moto import backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.test import run_wsgi_app
@@ -195,6 +197,8 @@ class MemoryNetwork:
 _sanitize = cache(botocore.useragent.sanitize_user_agent_string_component)
 _loader = cache(botocore.loaders.create_loader)
 _providers: dict[tuple[int, int], tuple[EndpointProvider, tuple[Any, ...]]] = {}
+_service_models: dict[tuple[str, str | None], ServiceModel] = {}
+_load_service_model = ClientCreator._load_service_model
 _alias_event_name = cache(botocore.hooks.EventAliaser(None)._alias_event_name)
 _MOTO_MODULES = frozenset(backends.list_of_moto_modules())
 
@@ -206,6 +210,14 @@ def _endpoint_provider(ruleset_data: Any, partition_data: Any, excluded_params: 
         made = EndpointProvider(ruleset_data, partition_data, excluded_params)
         _providers[key] = made, (ruleset_data, partition_data)
     return _providers[key][0]
+
+
+def _service_model(creator: ClientCreator, service_name: str, api_version: str | None = None) -> ServiceModel:
+    """Return the description of a service, which remembers what was asked of it: the shapes of requests and answers."""
+    key = service_name, api_version
+    if key not in _service_models:
+        _service_models[key] = _load_service_model(creator, service_name, api_version)
+    return _service_models[key]
 
 
 @contextmanager
@@ -230,6 +242,7 @@ def connected(network: MemoryNetwork, time_ns: int) -> Iterator[None]:
         patch.setattr(http.client.HTTPConnection, "connect", plain)
         # Each session reads the same large files, and each client the same rules: that takes longer than all else.
         patch.setattr(botocore.session, "create_loader", _loader)
+        patch.setattr(ClientCreator, "_load_service_model", _service_model)
         patch.setattr(botocore.hooks, "accepts_kwargs", lambda handler: True)
         patch.setattr(botocore.hooks.EventAliaser, "_alias_event_name", lambda self, name: _alias_event_name(name))
         patch.setattr(botocore.endpoint, "get_environ_proxies", lambda url: {})
