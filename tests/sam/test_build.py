@@ -17,7 +17,7 @@ LAYER_BYTES = 60 * MIB
 
 
 def test_sam_validates_and_lints_the_template(sam: SamLocal) -> None:
-    done = sam.run("validate", "--lint", "--template", str(TEMPLATE), "--region", REGION, timeout_s=120)
+    done = sam.run("validate", "--lint", "--template", str(TEMPLATE), "--region", REGION, timeout_s=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
