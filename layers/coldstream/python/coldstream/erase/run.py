@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coldstream.erase.copies import FoundCopies, find_copies
-from coldstream.erase.discard import discard_copies
+from coldstream.erase.discard import discard_copies, discard_spans
 from coldstream.erase.replacement import commit_replacement, replacement_of
 from coldstream.erase.report import ErasureReport
 from coldstream.erase.rewrite import Rewrite, rewrite_fragment
@@ -122,10 +122,10 @@ class Eraser:
         """Go on with an erasure, whose selection has its function loaded if it has one.
 
         It ends early, without an error, once `should_stop` is true. Cost: that of `take_all_versions`, and a
-        transaction and a PUT on a bucket with versions; of each fragment a Query, a GET each 4 MiB of chunks; if
+        transaction and a PUT on a bucket with versions; that of `discard_spans` at the end; of each fragment a Query, a GET each 4 MiB of chunks; if
         anything in it is erased, the same again to read it back, a HEAD, a PUT, a transaction, a PUT of the note and a
-        Query. Raises HeldError and StreamDeletedError if that is new, CorruptionError for a damaged fragment, and as
-        `Selection.takes`; what was done by then is done, and the next run goes on.
+        Query. Raises HeldError and StreamDeletedError if that is new, CorruptionError for a damaged fragment,
+        OtherCopiesError at the end while a recovery log has a copy, and as `Selection.takes`; what was done by then is done, and the next run goes on.
         """
         report = ErasureReport(stream, erasure, is_done=erasure.state is ErasureState.DONE)
         position, unsaved = erasure.reached, 0
@@ -137,6 +137,7 @@ class Eraser:
                 if self.stores.bucket.versioned is not False:
                     report = self._save(report, erasure.next_offset)
                 take_all_versions(self.stores, stream.incarnation, erasure)
+                discard_spans(self.stores, stream, erasure.first_offset, erasure.next_offset)
                 return self._save(report, erasure.next_offset, ErasureState.DONE)
             if self.should_stop() or unsaved == SAVE_EVERY:
                 report, unsaved = self._save(report, position), 0
