@@ -5,7 +5,8 @@
     unfinished uploads        parts of a segment or of a merged fragment; no listing of objects shows them
     uncommitted fragments     objects that no entry and no tombstone names, of writers that were killed or are at work
     write-ahead logs          of a direct stream's openings: the newest objects stay for a while once they are flushed
-    recovery logs             of agents with spans for quiet streams: their objects go soon after they are archived
+    recovery logs             of agents with spans for quiet streams: their objects go soon after they are archived,
+                              and what versions are left of them when an erasure ends
     replaced fragments        of compactions and earlier erasures; their tombstones say when they go
 
 Of a bucket that keeps versions, those of deleted objects count, too: a staged segment leaves one whenever it is
@@ -100,7 +101,8 @@ def find_copies(stores: LifecycleStores, stream: StreamId, first_offset: Offset,
         *_uploads(stores, stream),
         *_uncommitted(stores, stream, {one.key for one in tombstones}, next_offset),
         *_logged(stores, stream, span),
-        *find_spans(stores, stream, first_offset, next_offset),
+        # Of deleted ones the versions go at the end of the erasure: they would be in the way of every one.
+        *(one for one in find_spans(stores, stream, first_offset, next_offset) if not one.is_deleted),
     ]
     return FoundCopies(
         tuple(one for one in copies if _overlaps(span, one.first_offset, one.next_offset)),

@@ -122,10 +122,11 @@ class Eraser:
         """Go on with an erasure, whose selection has its function loaded if it has one.
 
         It ends early, without an error, once `should_stop` is true. Cost: that of `take_all_versions`, and a
-        transaction and a PUT on a bucket with versions; that of `discard_spans` at the end; of each fragment a Query, a GET each 4 MiB of chunks; if
+        transaction and a PUT on a bucket with versions; of each fragment a Query, a GET each 4 MiB of chunks; if
         anything in it is erased, the same again to read it back, a HEAD, a PUT, a transaction, a PUT of the note and a
-        Query. Raises HeldError and StreamDeletedError if that is new, CorruptionError for a damaged fragment,
-        OtherCopiesError at the end while a recovery log has a copy, and as `Selection.takes`; what was done by then is done, and the next run goes on.
+        Query; at the end that of `discard_spans`. Raises HeldError and StreamDeletedError if that is new,
+        CorruptionError for a damaged fragment, OtherCopiesError at the end while a recovery log has a copy, and as
+        `Selection.takes`; what was done by then is done, and the next run goes on.
         """
         report = ErasureReport(stream, erasure, is_done=erasure.state is ErasureState.DONE)
         position, unsaved = erasure.reached, 0

@@ -159,7 +159,7 @@ def end_purge(
     write_missing_markers(stores, head)
     report = _delete_leftovers(stores, head.stream, begun, report, should_stop)
     if not report.is_stopped:
-        report = replace(report, logged=_count_logged(stores, incarnation))
+        report = replace(report, logged=_count_logged(stores, head))
     is_empty = not (report.young or report.leftovers or report.failures or report.is_stopped or report.logged)
     if not is_empty or begun < head.purge_at + LONGEST_UPLOAD_MS:
         return report
@@ -226,12 +226,14 @@ def _delete_batch(
     )
 
 
-def _count_logged(stores: LifecycleStores, incarnation: Incarnation) -> int:
+def _count_logged(stores: LifecycleStores, head: Head) -> int:
     """Count the objects of recovery logs that hold anything of a stream, and versions of those that were deleted.
 
-    A version does not say whose it is, so all count: the template's lifecycle rule ends them in a day or two. Cost: a
-    listing a thousand, and a GET for each object. What is damaged counts, too.
+    A version does not say whose it is, so all count that were put before, and up to a day after, the stream was
+    deleted: agents log nothing of a deleted stream, and the template's lifecycle rule ends these versions in a day or
+    two. Cost: a listing a thousand, and a GET for each object. What is damaged counts, too.
     """
+    logged_to = (head.deleted_at or 0) + LONGEST_UPLOAD_MS
     logged = 0
     for found in _listed(stores, stores.keys.all_spans):
         parsed = stores.keys.parse(found.key)
@@ -240,11 +242,11 @@ def _count_logged(stores: LifecycleStores, incarnation: Incarnation) -> int:
         try:
             entries = read_span_header(stores.objects, found.key).entries
         except ObjectNotFoundError:
-            logged += found.version_id is not None and found.size_bytes > 0
+            logged += found.version_id is not None and found.size_bytes > 0 and found.last_modified < logged_to
         except CorruptionError:
             logged += 1
         else:
-            logged += any(entry.stream.incarnation == incarnation for entry in entries)
+            logged += any(entry.stream.incarnation == head.stream.incarnation for entry in entries)
     return logged
 
 
