@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,12 +76,14 @@ def test_as_many_metrics_are_paid_for_as_alarms_watch(stack: Stack) -> None:
 
 
 @pytest.fixture
-def table(dynamodb_local: DynamoDBLocal, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def table(dynamodb_local: DynamoDBLocal, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A table in AWS's own emulator, which counts units."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamodb_local.url)
     parameters = table_parameters(load_document(TEMPLATE)["Resources"]["Table"])
-    boto3.session.Session().client("dynamodb").create_table(TableName="costs", **parameters)
-    return "costs"
+    client = boto3.session.Session().client("dynamodb")
+    client.create_table(TableName="costs", **parameters)
+    yield "costs"
+    client.delete_table(TableName="costs")
 
 
 async def test_a_span_asks_for_what_the_table_says(table: str, s3_objects: S3Objects, tmp_path: Path) -> None:
@@ -135,7 +138,6 @@ async def test_a_span_of_the_recovery_log_asks_for_what_the_table_says(
     table: str, s3_objects: S3Objects, tmp_path: Path
 ) -> None:
     write_stream(tmp_path, chunks=250)
-    boto3.session.Session().client("events").create_event_bus(Name=BUS)
     names = {"COLDSTREAM_BUCKET": s3_objects.bucket, "COLDSTREAM_TABLE": table, "COLDSTREAM_EVENT_BUS": BUS}
     archive = ArchiveClient.from_environment(names, BandwidthLimit(None), 1)
     objects = S3Objects(s3_objects.bucket)
