@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.histories import History
 
-HISTORIES = int(os.environ.get("COLDSTREAM_HISTORIES", "300"))
+HISTORIES = int(os.environ.get("COLDSTREAM_HISTORIES", "150"))
 FIRST_SEED = int(os.environ.get("COLDSTREAM_FIRST_SEED", "0"))
 
 

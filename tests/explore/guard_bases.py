@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from coldstream.archive.missing import record_loss
+from coldstream.archive.segment_lost import SegmentLost
 from coldstream.lifecycle.deletion import delete_stream
 from coldstream.lifecycle.holds import put_hold
 from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.lifecycle.sweep import sweep
 from coldstream.lifecycle.truncation import truncate, up_to_offset
 from coldstream.store.control import ControlObjects
 from coldstream.store.object_values import BucketCapabilities
-from coldstream.units import Offset
+from coldstream.units import Offset, TimestampMs
 from tests.explore.actors import BASES
-from tests.explore.base import GRACE_MS, HOUR_MS, INCARNATION, KEYS, NOW, Base, archived
+from tests.explore.base import GRACE_MS, HOUR_MS, INCARNATION, KEYS, NOW, STREAM, Base, archived
 
 
 def stores_of(base: Base) -> LifecycleStores:
@@ -64,6 +69,17 @@ def emptied() -> Base:
     return base
 
 
+def lacking() -> Base:
+    """Return an archive of which nothing is left but the note of a loss: a purge of it ends at once."""
+    base = archived(orphan=False)
+    long_ago = replace(stores_of(base), now=lambda: TimestampMs(NOW - 2 * GRACE_MS))
+    truncate(long_ago, INCARNATION, up_to_offset(Offset(8)), why="ticket 1", by="alice")
+    sweep(stores_of(base), INCARNATION)
+    event = SegmentLost(STREAM, Offset(12), Offset(16), "the disk was full")
+    record_loss(base.table, ControlObjects(base.objects, KEYS), event, lambda: NOW)
+    return base
+
+
 BASES |= {
     "hole": lambda: archived(((0, 8), (12, 16)), orphan=False),
     "slices": lambda: archived(((0, 4), (4, 6), (6, 8)), orphan=False),
@@ -74,4 +90,5 @@ BASES |= {
     "copied": copied,
     "deleted": deleted,
     "emptied": emptied,
+    "lacking": lacking,
 }

@@ -124,6 +124,7 @@ FURTHER = (
     ("emptied+purge+hold", "1c0l0r"),
     ("held+fold+cut", "1c0l0r"),
     ("deleted+undelete+purge", "1c0l0r"),
+    ("lacking+purge+hold", "1c0l0r"),
 )
 """Worlds of guards: other bases, and actors that no pair above has."""
 

@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.explore import further
 from tests.explore.patches import reproducible
 from tests.explore.world import Faults
-from tests.explore.worlds import all_worlds
+from tests.explore.worlds import FURTHER, all_worlds
 from tests.model.binding import ACTIONS, compare
 from tests.model.tlc import check, find_tlc
 from tests.model.transitions import Transitions
@@ -77,8 +78,9 @@ def hold_code(seconds: float) -> dict[str, int | str]:
     forbidden: list[str] = []
     taken: set[str] = set()
     found = Transitions()
+    further.load()
     # A stream of which nothing is archived has no head, and the model begins with one.
-    known = [(names, faults) for names, faults in all_worlds() if not Faults.parse(faults).is_new]
+    known = [(names, faults) for names, faults in (*FURTHER, *all_worlds()) if not Faults.parse(faults).is_new]
     with reproducible():
         for names, faults in known:
             is_over = time.monotonic() - begun > seconds

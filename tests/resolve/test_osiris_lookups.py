@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 from bisect import bisect_right
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,9 +51,14 @@ class Rolled:
         assert answer.outcome is AnswerOutcome.RANGES
         return answer.ranges[0].first_offset
 
-    def offsets(self) -> Iterator[AtOffset]:
-        """Every offset from below the first to past the last."""
-        return (AtOffset(Offset(offset)) for offset in range(max(0, self.chunks[0].chunk_id - 3), self.tail + 5))
+    def offsets(self) -> list[AtOffset]:
+        """Each chunk's first offset, its last one and one between, and some below the first and past the last."""
+        inside = {
+            at for one in self.chunks for at in (one.chunk_id, one.next_offset - 1, one.chunk_id + one.records // 2)
+        }
+        first = self.chunks[0].chunk_id
+        around = {*range(max(0, first - 3), first), *range(self.tail, self.tail + 5)}
+        return [AtOffset(Offset(offset)) for offset in sorted(inside | around)]
 
     def timestamps(self) -> list[TimestampMs]:
         """Every timestamp that a chunk has, and those next to it."""
@@ -79,8 +83,8 @@ def rolled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Rolled(directory / "stream", directory / ROLLED, fragment_bytes=20_000)
 
 
-def test_every_offset_attaches_at_the_chunk_that_osiris_attaches_at(rolled, osiris):
-    specs = list(rolled.offsets())
+def test_offsets_at_every_border_and_inside_attach_at_the_chunk_that_osiris_attaches_at(rolled, osiris):
+    specs = rolled.offsets()
     assert [rolled.attach(spec) for spec in specs] == osiris(rolled.directory).attach(specs)
 
 

@@ -40,6 +40,11 @@ class ClusterReplica(Replica):
         self.is_cut = False
 
     @property
+    def agreed_end(self) -> int:
+        """Where what nobody can take from it ends: who was cut off may have others' offsets with chunks of its own."""
+        return self.alone[0].header.chunk_id if self.alone else self.end
+
+    @property
     def confirmed(self) -> range:
         """Which chunks of the log it has on its disk."""
         last = min(self.end, self.next_offset)
@@ -169,8 +174,7 @@ class ReplicatedStream:
         able = [one for one in self.replicas if not (one.is_down or one.is_cut)]
         if len(able) <= NODES // 2:
             return None
-        whole = [one for one in able if one.end >= self.next_offset]
-        self.leader = self.rng.choice(whole)
+        self.leader = self.rng.choice([one for one in able if one.agreed_end >= self.next_offset])
         self.epoch += 1
         return self.leader
 

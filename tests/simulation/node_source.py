@@ -76,9 +76,14 @@ class NodeSource:
         self._replica = rng.choice(stream.replicas)
         self._feeds: list[NodeFeed] = []
 
+    def begin(self, stored: Offset | None) -> None:
+        """Serve a consumer that starts now: what a node delivered to an earlier life of it is nothing that it knows."""
+        self.stored = stored
+        self._feed = None
+
     @property
     def first_here(self) -> Offset | None:
-        """Where the log of the node began that delivered last, or if none has, of the one that was asked last."""
+        """Where the log of the node began that delivered last since the start, or if none has, that was asked last."""
         delivered_first = self._feed.first_here if self._feed is not None else None
         return self._probed if delivered_first is None else delivered_first
 

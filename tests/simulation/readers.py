@@ -67,7 +67,7 @@ class SimulatedReader:
         """Start, or go on at its position."""
         if self._task is None:
             self._is_first = True
-            self.source.stored = Offset(self.position - 1) if self._stores_offsets and self.position else None
+            self.source.begin(Offset(self.position - 1) if self._stores_offsets and self.position else None)
             follower = StreamFollower(
                 NAME,
                 AtOffset(self.position) if self.position else FIRST,
