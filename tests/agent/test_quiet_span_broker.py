@@ -46,7 +46,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 def archived(stack: EmulatedStack, name: str) -> list[bytes]:
     try:
         with Reader(stack.resolver_url, "/", name, FIRST) as reader:
-            return [message.body for message in reader.messages()]
+            return [message.raw for message in reader.messages()]
     except StreamNotFoundError:
         return []
 
@@ -76,7 +76,7 @@ def test_what_was_confirmed_longer_ago_than_the_lag_survives_the_node_and_its_di
     options = ["--data", broker.data_directory, "--max-lag", "3s", "--quiet-span", "1h"]
     with broker.connect("/") as streams:
         for name in STREAMS:
-            streams.create_stream(name)
+            streams.create_stream(name, max_segment_bytes=1_000_000)
         agent = AgentProcess(stack.environment, state, uri, *options)
         with agent:
             agent.wait_ready()

@@ -17,7 +17,7 @@ MIN_CUT_EVERY_MS = 1_000
 MAX_CUT_EVERY_MS = 24 * 60 * 60 * 1_000
 
 MAX_MIN_BYTES = 16 << 20
-"""Of what may be too little for a fragment: so much of each stream may lie in the recovery log, and passes memory."""
+"""The most that may be too little for a fragment. The recovery log holds so much of a stream, in memory at a time."""
 
 MAX_ETAG = 255
 """Characters of an ETag."""
