@@ -190,6 +190,8 @@ class Broker:
         """Stop the node where it is: it keeps its connections and says nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # Its threads stop one by one, each when it gets a core.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self._is_paused = True
 
     def resume(self) -> None:
