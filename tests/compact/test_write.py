@@ -106,6 +106,37 @@ def test_a_store_that_refuses_bytes_of_which_none_is_wrong_is_asked_again_later(
     assert_nothing_is_left(objects, made)
 
 
+class WrongOnce(MemoryObjects):
+    """One byte of the first answers is another."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self._times = times
+
+    def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
+        read = super().get_range(key, byte_range, if_match=if_match)
+        if not self._times:
+            return read
+        self._times -= 1
+        return replace(read, data=read.data[:-1] + bytes((read.data[-1] ^ 1,)))
+
+
+def test_a_byte_that_was_wrong_once_is_no_damage(encoding: Encoding) -> None:
+    made, objects = small(), WrongOnce(1)
+    made.put_into(objects)
+    written = write_group(objects, KEYS, INCARNATION, made.group, encoding)
+    assert identity_of(objects, written.entry) == made.identity
+    assert objects.objects.keys() == {*made.objects.objects, written.entry.key}
+
+
+def test_bytes_that_are_wrong_twice_are_a_damage(encoding: Encoding) -> None:
+    made, objects = small(), WrongOnce(100)
+    made.put_into(objects)
+    with pytest.raises(CorruptionError):
+        write_group(objects, KEYS, INCARNATION, made.group, encoding)
+    assert_nothing_is_left(objects, made)
+
+
 def test_who_finds_every_key_taken_gives_up(monkeypatch: pytest.MonkeyPatch, encoding: Encoding) -> None:
     monkeypatch.setattr("coldstream.compact.write.MAX_GENERATIONS", 3)
     made = small()

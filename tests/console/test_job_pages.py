@@ -13,6 +13,7 @@ import pytest
 from coldstream.console.job_form import form_of, given_by, typed_of
 from coldstream.console.page_request import FormFields
 from coldstream.console.typed_confirmation import word_to_create
+from coldstream.errors import OutcomeUnknownError
 from coldstream.jobs import changes
 from coldstream.jobs.job import JobState
 from coldstream.jobs.specs import SPECS, JobKind, parse_spec, spec_to_dict
@@ -21,6 +22,7 @@ from coldstream.units import now_ms
 from tests.support.amqp_samples import encode
 from tests.support.console_app import access_of, browser, console
 from tests.support.html_checks import check_page
+from tests.support.interposed import Interposed
 from tests.support.shown_archive import ShownArchive
 
 NEEDED: Mapping[JobKind, dict[str, str]] = {
@@ -209,6 +211,33 @@ def test_a_job_is_steered_and_each_change_names_who_asked() -> None:
         ]
         assert (await client.post(f"/jobs/{job.id}/delete", data={"confirm": "look around"})).status_code == 303
         assert jobs.find(job.id) is None
+
+    play(script)
+
+
+def test_a_service_that_does_not_answer_leaves_a_503_that_names_the_place_and_no_half_of_a_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coldstream.retry.time.sleep", lambda _: None)
+
+    async def script(client: httpx.AsyncClient, jobs: JobStore) -> None:
+        form = {"kind": "scrub", "step": "create", "idempotency_key": "a-key"}
+        table = Interposed(jobs._table)
+        monkeypatch.setattr(jobs, "_table", table)
+        with table.failing("put_state", lambda: OutcomeUnknownError("state item #open-jobs 7: no answer")):
+            answer = await client.post("/jobs/new", data=form)
+            part = await client.post("/jobs/new", data=form, headers={"HX-Request": "true"})
+        assert answer.status_code == part.status_code == 503
+        assert "Retry-After" in answer.headers
+        assert "state item #open-jobs 7: no answer" in answer.text
+        assert "Look in a moment whether it was done" in answer.text
+        assert check_page(answer.text).problems == []
+        assert jobs_of(jobs) == []
+        # The page that is there stays, with its form: sent again, it creates one job, however often.
+        assert part.headers["HX-Retarget"] == "#notice"
+        first, second = [await client.post("/jobs/new", data=form) for _ in range(2)]
+        assert first.status_code == second.status_code == 303
+        assert len(jobs_of(jobs)) == 1
 
     play(script)
 

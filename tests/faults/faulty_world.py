@@ -65,7 +65,8 @@ class FaultyWorld:
     """The archive of one run.
 
     `staged` are events whose segments are staged and not uploaded, `uploaded` the others, `acknowledged` what a direct
-    stream took, by offset, `letters` the ids of dead letters, `entered` the commands and functions that were run.
+    stream took, by offset, `letters` the ids of dead letters, `entered` the commands and functions that were run,
+    `subject` the id of the job or hold that they are about.
     `scratch` is a directory for what a run writes.
     """
 
@@ -78,6 +79,7 @@ class FaultyWorld:
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     letters: list[str] = field(default_factory=list)
     entered: set[str] = field(default_factory=set)
+    subject: str = ""
     shard_broker: MemoryShardBroker | None = None
     stream_broker: MemoryStreamBroker | None = None
 

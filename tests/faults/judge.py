@@ -5,6 +5,7 @@ A run is right if no wrong byte was shown, no offset was lost, and an error name
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ from tests.faults.faulty_world import ORDERS, PREFIX, REBUILT, FaultyWorld, Worl
 from tests.faults.fork import ForkError, forked
 from tests.faults.http_messages import HttpRequest
 from tests.faults.memory_network import RESOLVER_HOST
+from tests.faults.same_ids import same_ids
 
 TRIES = 3
 _PLACES = (
@@ -39,6 +41,7 @@ _PLACES = (
     "clock",
     "read of #",
     "read of heads",
+    "state item #",
     "#job",
     "job ",
     "cursor ",
@@ -136,7 +139,8 @@ class FaultJudge:
         """Do it without faults, once; in this process, which knows all modules then that the runs need."""
         if scenario.name not in self._expected:
             with self._prepared(scenario) as world:
-                outcome = scenario.act(world)
+                with same_ids("run"):
+                    outcome = scenario.act(world)
                 if outcome.problem is not None:
                     raise FaultyRunError(f"{scenario.name} fails without faults: {outcome}")
                 if not world.entered >= scenario.does:
@@ -187,7 +191,8 @@ class FaultJudge:
         with self.worlds.world() as world:
             world.upload(scenario.uploaded)
             for act in scenario.prepared:
-                outcome = act(world)
+                with same_ids(f"prepared {act}"):
+                    outcome = act(world)
                 if outcome.problem is not None:
                     raise FaultyRunError(f"{scenario.name} could not be prepared: {outcome}")
             world.network.begin(lambda request, number: None)
@@ -205,9 +210,16 @@ class FaultJudge:
 
     def _run(self, scenario: FaultScenario, world: FaultyWorld, faults: Faults) -> RunEnd:
         random.seed(repr((scenario.name, faults)))
+        gc.disable()  # this process ends soon
+        with same_ids("run"):
+            return self._run_here(scenario, world, faults)
+
+    def _run_here(self, scenario: FaultScenario, world: FaultyWorld, faults: Faults) -> RunEnd:
         world.network.begin(faults.fate(scenario.outage))
+        world.network.follows = faults.kind is FaultKind.STALE
         outcome = scenario.act(world)
         struck = list(world.network.struck)
+        world.network.follows = False
         world.network.begin(lambda request, number: None)
         sites = tuple(dict.fromkeys(call_site(request) for _, request in struck))
         try:

@@ -31,7 +31,9 @@ import botocore.useragent
 import pytest
 import urllib3.connection
 import urllib3.exceptions
+from botocore.client import ClientCreator
 from botocore.endpoint_provider import EndpointProvider
+from botocore.model import ServiceModel
 from moto import backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.test import run_wsgi_app
@@ -62,7 +64,8 @@ class MemoryNetwork:
 
     `asked` are the requests that were answered as is right, with the kinds of fault that would have been another
     answer; `struck` those that got another answer, with the kind. `is_changed` is set by a request that may change
-    something. AWS's clock is `ahead_s` ahead of this machine's.
+    something. AWS's clock is `ahead_s` ahead of this machine's. Unless it `follows`, no answer can be stale, and none
+    is added to `asked`.
     """
 
     def __init__(self) -> None:
@@ -75,6 +78,7 @@ class MemoryNetwork:
         self.asked: list[tuple[HttpRequest, frozenset[FaultKind]]] = []
         self._count = 0
         self.is_changed = False
+        self.follows = True
         self.struck: list[tuple[FaultKind, HttpRequest]] = []
 
     def begin(self, fate_of: FateOf) -> None:
@@ -97,9 +101,11 @@ class MemoryNetwork:
             number = self._count
             self._count += 1
             kind = self.fate_of(request, number)
-        earlier = self._answer_of(self._behind, request) if request.may_be_stale else None
+        earlier = self._answer_of(self._behind, request) if self.follows and request.may_be_stale else None
         if kind is None:
             found = self._carry_out(request)
+            if not self.follows:
+                return WireAnswer(found.to_bytes())
             possible = frozenset(one for one in FaultKind if takes_effect(one, request, found, earlier))
             self.asked.append((request, possible))
             return WireAnswer(found.to_bytes())
@@ -123,7 +129,7 @@ class MemoryNetwork:
     def _carry_out(self, request: HttpRequest) -> HttpAnswer:
         if request.fields.get("host") == RESOLVER_HOST:
             return self._resolve(request)
-        if request.is_dynamodb and request.writes and "Table" not in request.operation:
+        if self.follows and request.is_dynamodb and request.writes and "Table" not in request.operation:
             with self._lock:
                 last, self._last = self._last, request
             if last is not None:
@@ -191,6 +197,8 @@ class MemoryNetwork:
 _sanitize = cache(botocore.useragent.sanitize_user_agent_string_component)
 _loader = cache(botocore.loaders.create_loader)
 _providers: dict[tuple[int, int], tuple[EndpointProvider, tuple[Any, ...]]] = {}
+_service_models: dict[tuple[str, str | None], ServiceModel] = {}
+_load_service_model = ClientCreator._load_service_model
 _alias_event_name = cache(botocore.hooks.EventAliaser(None)._alias_event_name)
 _MOTO_MODULES = frozenset(backends.list_of_moto_modules())
 
@@ -202,6 +210,14 @@ def _endpoint_provider(ruleset_data: Any, partition_data: Any, excluded_params: 
         made = EndpointProvider(ruleset_data, partition_data, excluded_params)
         _providers[key] = made, (ruleset_data, partition_data)
     return _providers[key][0]
+
+
+def _service_model(creator: ClientCreator, service_name: str, api_version: str | None = None) -> ServiceModel:
+    """Return the description of a service, which remembers what was asked of it: the shapes of requests and answers."""
+    key = service_name, api_version
+    if key not in _service_models:
+        _service_models[key] = _load_service_model(creator, service_name, api_version)
+    return _service_models[key]
 
 
 @contextmanager
@@ -226,6 +242,7 @@ def connected(network: MemoryNetwork, time_ns: int) -> Iterator[None]:
         patch.setattr(http.client.HTTPConnection, "connect", plain)
         # Each session reads the same large files, and each client the same rules: that takes longer than all else.
         patch.setattr(botocore.session, "create_loader", _loader)
+        patch.setattr(ClientCreator, "_load_service_model", _service_model)
         patch.setattr(botocore.hooks, "accepts_kwargs", lambda handler: True)
         patch.setattr(botocore.hooks.EventAliaser, "_alias_event_name", lambda self, name: _alias_event_name(name))
         patch.setattr(botocore.endpoint, "get_environ_proxies", lambda url: {})

@@ -61,10 +61,14 @@ def first_aside(world: FaultyWorld) -> tuple[str]:
 
 
 def hold_id(world: FaultyWorld) -> tuple[str]:
-    """Return the id of the hold."""
-    return (world.table.holds(ORDERS.incarnation)[0].id,)
+    """Return the id of the hold, also after its release."""
+    holds = world.table.holds(ORDERS.incarnation)
+    world.subject = holds[0].id if holds else world.subject
+    return (world.subject,)
 
 
 def job_id(world: FaultyWorld) -> tuple[str]:
-    """Return the id of the job."""
-    return (JobStore(world.table).page(None, 1).jobs[0].id,)
+    """Return the id of the job, also after it was deleted."""
+    jobs = JobStore(world.table).page(None, 1).jobs
+    world.subject = jobs[0].id if jobs else world.subject
+    return (world.subject,)

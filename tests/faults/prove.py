@@ -15,7 +15,7 @@ import selectors
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,8 @@ from tests.faults.judge import FaultJudge, RunEnd
 from tests.faults.slice import runs_of_slice
 
 _TOLD = 20
-_MOST_SEEDS = 128
+_FEWEST_SEEDS, _MOST_SEEDS = 4, 128
+"""Seeds of a group. It is prepared, and played once without faults, before its first run: that costs three runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Proof:
         self.judge = FaultJudge(self.worlds)
         self.kinds: Counter[FaultKind] = Counter()
         self.failed: dict[int, str] = {}
+        self.unplayable: set[str] = set()
         self.runs = 0
 
     def play(self, first_seed: int, runs: int, ends_at: float, processes: int) -> None:
@@ -59,7 +61,7 @@ class Proof:
         with self.worlds.world() as world:
             world.upload(1)
         under_way = selectors.DefaultSelector()
-        for seeds in _groups(first_seed, runs):
+        for seeds in groups(first_seed, runs, self._pairs_of):
             if time.monotonic() > ends_at:
                 break
             if len(under_way.get_map()) == processes:
@@ -86,6 +88,7 @@ class Proof:
                 played = key.fileobj.result()
             except ForkError as err:  # the scenario itself: none of its runs could be played
                 self._keep(key.data[0], str(err))
+                self.unplayable.add(self.judge.scenario_of(key.data[0]).name)
                 continue
             for seed, end in played.ends.items():
                 self.runs += 1
@@ -93,6 +96,13 @@ class Proof:
                 self.judge.coverage.add(played.scenario, played.sites, end.faults.kind, end.struck)
                 if end.wrong is not None:
                     self._keep(seed, end.wrong)
+
+    def _pairs_of(self, name: str) -> int | None:
+        """Return how many call sites by kinds a scenario has; none if it could not be played."""
+        sites = self.judge.coverage.sites.get(name)
+        if sites is None:
+            return 0 if name in self.unplayable else None
+        return len(sites.pairs())
 
     def _sites_of(self, scenario: FaultScenario) -> CallSites:
         played = self.judge.coverage.sites.get(scenario.name)
@@ -129,14 +139,30 @@ class Proof:
         }
 
 
-def _groups(first_seed: int, runs: int) -> Iterator[list[int]]:
-    """Give seeds, all of them once, in groups of one scenario: small groups first, then larger ones."""
-    end, turn, size = first_seed + runs, first_seed, 1
-    while turn < end:
-        for first in range(turn, min(turn + len(SCENARIOS), end)):
-            yield list(range(first, min(turn + size * len(SCENARIOS), end), len(SCENARIOS)))
-        turn += size * len(SCENARIOS)
-        size = min(2 * size, _MOST_SEEDS)
+def groups(first_seed: int, runs: int, pairs_of: Callable[[str], int | None]) -> Iterator[list[int]]:
+    """Give seeds, all of them once, in groups of one scenario: small groups first, then larger ones.
+
+    No call site is struck again by a kind before each was by each: a scenario that has had all of its own waits for the
+    others. `pairs_of` tells how many a scenario has, None if that is not known yet.
+    """
+    names, end = list(SCENARIOS), first_seed + runs
+    left = [range(first, end, len(names)) for first in range(first_seed, min(first_seed + len(names), end))]
+    given, size = [0] * len(left), _FEWEST_SEEDS
+    while any(left):
+        new = [
+            len(seeds)
+            if (most := pairs_of(names[(first_seed + number) % len(names)])) is None
+            else most - given[number]
+            for number, seeds in enumerate(left)
+        ]
+        is_first_time = any(seeds and more > 0 for seeds, more in zip(left, new, strict=True))
+        for number, (seeds, more) in enumerate(zip(left, new, strict=True)):
+            taken = seeds[: max(0, min(size, more)) if is_first_time else size]
+            left[number] = seeds[len(taken) :]
+            given[number] += len(taken)
+            if taken:
+                yield list(taken)
+        size = min(4 * size, _MOST_SEEDS)
 
 
 def _processor_s() -> float:

@@ -1,4 +1,4 @@
-"""The runs that CI plays: every operation of every service once, the kinds in turn."""
+"""The runs that CI plays: every operation of every service once, the kinds in turn, and those that once were wrong."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ SLICE = (
     "appender of a direct stream",
 )
 """The scenarios whose call sites together are all operations; `prove` tells if there is another."""
+
+ONCE_WRONG = (
+    ("console creates a job", Faults(FaultKind.ERROR_500, "TransactWriteItems", 0, lasts=True)),
+    ("console creates a job", Faults(FaultKind.PROXY_PAGE, "TransactWriteItems", 0, lasts=True)),
+    ("scrub", Faults(FaultKind.WRONG_CHECKSUM, "HEAD data", 0, lasts=False)),
+    ("scrub", Faults(FaultKind.WRONG_CHECKSUM, "HEAD data", 0, lasts=True)),
+    ("jobs delete", Faults(FaultKind.TIMEOUT_BEFORE, "Query", 1, lasts=True)),
+    ("jobs delete", Faults(FaultKind.WRONG_LENGTH, "DeleteItem", 2, lasts=True)),
+)
+"""Runs that a long proof found, by scenario."""
 
 
 def runs_of_slice(sites_of: Callable[[FaultScenario], CallSites]) -> Iterator[tuple[FaultScenario, Faults]]:

@@ -7,9 +7,11 @@ tests.faults.again SEED` plays it once more.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
+from uuid import uuid4
 
 import pytest
 
@@ -20,8 +22,9 @@ from tests.faults.fault_kinds import FaultKind
 from tests.faults.fault_scenarios import SCENARIOS
 from tests.faults.faulty_world import BUCKET, Worlds
 from tests.faults.judge import FaultJudge, Faults, FaultyRunError, check_outcome
-from tests.faults.prove import main
-from tests.faults.slice import runs_of_slice
+from tests.faults.prove import groups, main
+from tests.faults.same_ids import same_ids
+from tests.faults.slice import ONCE_WRONG, runs_of_slice
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,13 @@ def test_no_run_shows_a_wrong_byte_or_loses_an_offset_and_errors_name_the_place(
     assert kinds == set(FaultKind)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(("name", "faults"), ONCE_WRONG, ids=str)
+def test_what_was_wrong_once_is_right(judge, name, faults):
+    assert judge.play(SCENARIOS[name], faults)
+
+
 def test_seeds_come_to_every_call_site_with_every_kind(judge, monkeypatch):
     few = {name: SCENARIOS[name] for name in ("read", "upload")}
     monkeypatch.setattr("tests.faults.judge.SCENARIOS", few)
@@ -55,6 +65,38 @@ def test_seeds_come_to_every_call_site_with_every_kind(judge, monkeypatch):
         (name, *pair) for name, scenario in few.items() for pair in judge.expected(scenario).sites.pairs()
     }
     assert runs == [judge.of_seed(seed) for seed in seeds]
+
+
+def test_no_call_site_is_struck_again_by_a_kind_before_each_was_by_each(monkeypatch):
+    monkeypatch.setattr("tests.faults.prove.SCENARIOS", {"small": None, "large": None, "broken": None})
+    known: dict[str, int] = {}
+    seen: dict[str, list[int]] = {"small": [], "large": [], "broken": []}
+    seeds = []
+    for group in groups(100, 3000, known.get):
+        (number,) = {seed % 3 for seed in group}
+        name = list(seen)[number]
+        seen[name] += group
+        seeds += group
+        known.update(small=5, large=40, broken=0)
+        if len(seen["large"]) < 40:
+            assert len(seen["small"]) <= 5
+            assert len(seen["broken"]) <= 4
+    assert sorted(seeds) == list(range(100, 3100))
+    assert [seed // 3 for seed in seen["large"]] == sorted(seed // 3 for seed in seen["large"])
+
+
+def test_ids_are_the_same_in_each_run_and_others_within_one():
+    def draw() -> list[object]:
+        with same_ids("a run"):
+            return [secrets.token_hex(8), secrets.token_hex(8), uuid4(), secrets.randbits(48)]
+
+    first = draw()
+    assert draw() == first
+    assert first[0] != first[1]
+    with same_ids("a run"):
+        uuid4()
+        assert secrets.token_hex(8) == first[0]
+    assert secrets.token_hex(8) != secrets.token_hex(8) != first[0]
 
 
 def test_a_proof_tells_what_it_struck_and_what_it_did_not(tmp_path, monkeypatch):

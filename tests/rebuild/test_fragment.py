@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from coldstream.errors import BadCrcError, CorruptionError, ReplacedError
 from coldstream.manifest.entry import Encoding
+from coldstream.rebuild.entries import Unreadable, rebuild_entries
 from coldstream.rebuild.footer import read_footer
-from tests.rebuild.samples import compact, found, small_points, unlinked, without_notes
+from coldstream.rebuild.fragment import FoundFragment
+from coldstream.store.keys import Keys
+from coldstream.store.ports import RangeRead
+from coldstream.units import ByteRange
+from tests.rebuild.samples import compact, found, listed, small_points, unlinked, without_notes
 from tests.support.segments import MemoryArchive, write_stream
 
 MODULES = ("archive.draft", "manifest.groups", "rebuild.points")
@@ -88,6 +94,22 @@ def test_a_fragment_costs_a_head_and_one_get(archive: MemoryArchive) -> None:
         archive.objects.requests.clear()
         found(archive, entry)
         assert archive.objects.requests == {"HeadObject": 1, "GetObject": 1, "ListObjectsV2": 1}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_object_is_left_out_only_if_two_looks_find_it_damaged(
+    archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    entry = archive.log()[0]
+    right, wrong = archive.objects.get_range, count()
+
+    def get_range(key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
+        read = right(key, byte_range, if_match=if_match)
+        return replace(read, data=bytes(len(read.data))) if next(wrong) < times else read
+
+    monkeypatch.setattr(archive.objects, "get_range", get_range)
+    (one,) = rebuild_entries(archive.objects, Keys("archive/"), [listed(archive, entry.key)])
+    assert isinstance(one, FoundFragment if times == 1 else Unreadable)
 
 
 @pytest.mark.parametrize("encoding", Encoding)

@@ -65,6 +65,7 @@ def scrub(
     """
     from coldstream.errors import InvalidSettingError
     from coldstream.scrub.budget import Budget
+    from coldstream.scrub.catalogue import CATALOGUE
     from coldstream.scrub.run import Scrubber, ScrubOptions
     from coldstream.store.streams import select_streams
     from coldstream.units import parse_size
@@ -95,6 +96,10 @@ def scrub(
         write_json(report.to_json())
     else:
         _show(report)
+    left = [finding for finding in report.findings if finding not in report.mended]
+    if left:
+        worst = max(left, key=lambda one: CATALOGUE[one.damage].severity)
+        typer.echo(printable(f"damaged: {worst}"), err=True)
     raise typer.Exit(ExitCode.CORRUPTION if report.left else ExitCode.INTERRUPTED if stopped.is_set() else ExitCode.OK)
 
 

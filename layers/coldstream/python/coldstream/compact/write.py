@@ -16,7 +16,7 @@ from coldstream.compact.merge import merge
 from coldstream.compact.merged_object import MergedObject
 from coldstream.compact.rewrite import rewrite
 from coldstream.compact.verifier import read_verified
-from coldstream.errors import BadCrcError, ObjectExistsError, UnavailableError
+from coldstream.errors import CorruptionError, ObjectExistsError, UnavailableError
 from coldstream.format.seekable import DEFAULT_LEVEL
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
@@ -58,13 +58,15 @@ def write_group(
     `on_bytes` is called with sizes that add up to `group.identity_bytes`, and again from 0 if another writer takes the
     key first. If this raises, it leaves no object and no upload; after UnavailableError that is not certain.
 
-    Raises CorruptionError, naming key and position, if a fragment is not what the manifest says; ObjectNotFoundError or
+    Raises CorruptionError, naming key and position, if two looks find that a fragment is not what the manifest says,
+    as a job leaves out such a group for good; ObjectNotFoundError or
     ConflictError if its object is gone or was replaced; StoppedError once `should_stop` is true; ValueError for a group
     that cannot have that encoding.
     """
     if encoding is Encoding.IDENTITY and any(entry.encoding is not encoding for entry in group.entries):
         raise ValueError("compressed fragments cannot be merged into an identity fragment")
     note = _note(group, encoding)
+    is_doubted = False
     for generation, key in _free_keys(objects, keys, incarnation, group, least_generation):
         try:
             if encoding is Encoding.IDENTITY:
@@ -75,9 +77,12 @@ def write_group(
                 )
         except ObjectExistsError:
             continue  # another writer was faster, at this key
-        except BadCrcError as err:
+        except CorruptionError as err:
             if err.source != key:
-                raise
+                if is_doubted:
+                    raise
+                is_doubted = True
+                continue
             # S3 checked the sum of all parts. Reading them tells which fragment is damaged.
             _raise_damage(objects, group, should_stop)
             raise UnavailableError(f"S3 refused {key}: its bytes are not those that were sent and copied") from err

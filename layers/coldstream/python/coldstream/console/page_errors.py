@@ -20,6 +20,7 @@ from coldstream.errors import (
     JobStateError,
     NotFoundError,
     NotRestoredError,
+    OutcomeUnknownError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -63,6 +64,12 @@ _KNOWN: tuple[tuple[type[ColdstreamError], HTTPStatus, str, str], ...] = (
         "Check the credentials that it runs with, and their permissions.",
     ),
     (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "A service did not answer", "Try again in a moment."),
+    (
+        OutcomeUnknownError,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "Whether it was done is not known",
+        "A service did not answer. Look in a moment whether it was done, and do it again only if it was not.",
+    ),
 )
 _TODO = {
     FOREIGN_PAGE.name: "Open the console itself, and use its own forms.",

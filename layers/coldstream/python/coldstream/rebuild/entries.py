@@ -99,7 +99,11 @@ def _read(objects: ObjectStore, keys: Keys, listed: ListedObject) -> FoundFragme
     parsed = keys.parse(listed.key)
     if parsed is None or parsed.first_offset is None or parsed.generation is None:
         return Unreadable(listed.key, "not the key of a fragment")
+    read = partial(read_fragment, objects, listed, parsed.first_offset, parsed.generation)
     try:
-        return read_fragment(objects, listed, parsed.first_offset, parsed.generation)
+        try:
+            return read()
+        except CorruptionError:
+            return read()  # an object is left out only if a second look finds it damaged as well
     except (CorruptionError, NotRestoredError, NotFoundError, ReplacedError) as err:
         return Unreadable(listed.key, str(err), parsed.first_offset, parsed.generation)

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from coldstream.errors import (
     AccessDeniedError,
     ColdstreamError,
+    ConflictError,
     CorruptionError,
     GapError,
     IdempotencyError,
@@ -19,7 +20,6 @@ from coldstream.errors import (
     JobNotFoundError,
     JobStateError,
     LogicalNameError,
-    LostRaceError,
     MediaTypeError,
     NotFoundError,
     NotPermittedError,
@@ -114,7 +114,7 @@ _KINDS: tuple[tuple[type[ColdstreamError], ProblemKind], ...] = (
     (IdempotencyError, OTHER_REQUEST),
     (NotRestoredError, NOT_RESTORED),
     # Others kept being first, or no answer came: the same request may do better.
-    (LostRaceError, UNAVAILABLE),
+    (ConflictError, UNAVAILABLE),
     (OutcomeUnknownError, UNAVAILABLE),
     (CorruptionError, CORRUPT),
     (NotPermittedError, NOT_PERMITTED),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from coldstream.errors import CorruptionError, ExpiredEpochError, StreamExistsError
-from coldstream.manifest.appender import Appender, Opening
+from coldstream.manifest.appender import Appender
 from coldstream.manifest.entry import Head, JournalKind
 from coldstream.scrub.account import RECENT_CHANGES
 from coldstream.scrub.damage import Damage
@@ -44,36 +46,65 @@ def check_direct(examiner: Examiner, control: ControlObjects) -> None:
 
 def _check_appender(examiner: Examiner, control: ControlObjects) -> None:
     """Compare what the notes say with the head. They follow their changes, so they may be behind for a while."""
+    told = _read_notes(examiner, control)
+
+    def judge(snapshot: Snapshot) -> list[Trouble]:
+        expected = snapshot.head.appender
+        if told.appender == expected or expected is None:
+            return []
+        if not told.is_ahead(snapshot.head) and not _is_settled(examiner, snapshot.head):
+            return []
+        detail = differs("what the bucket tells of who appends", expected=expected, found=told.appender)
+        return [Trouble(Damage.DIRECT_NOTE, detail if told.problem is None else str(told.problem))]
+
+    first = examiner.reads.at_once(examiner.incarnation, [])
+    if first is not None and not judge(first):
+        return
+    told = _read_notes(examiner, control)  # damage is what a second look finds as well
+    before = len(examiner.findings)
+    snapshot = examiner.confirm([], judge)
+    if snapshot is None or not examiner.repair or len(examiner.findings) == before:
+        return
+    if not told.is_ahead(snapshot.head):
+        _write(examiner, control, snapshot.head)
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectNotes:
+    """What the bucket tells: its last note, and the appender that follows from it and the openings after it."""
+
+    note: DirectNote | None = None
+    appender: Appender | None = None
+    problem: CorruptionError | None = None
+
+    def is_ahead(self, head: Head) -> bool:
+        """Tell whether the bucket knows of more than the table. Only people can say which is right."""
+        note, found, now = self.note, self.appender, head.appender
+        return (
+            now is not None
+            and note is not None
+            and found is not None
+            and (
+                note.revision > head.note_revision
+                or found.epoch > now.epoch
+                or found.start > now.start
+                or found.is_sealed > now.is_sealed
+            )
+        )
+
+
+def _read_notes(examiner: Examiner, control: ControlObjects) -> _DirectNotes:
     keys, incarnation = control.keys, examiner.incarnation
     last = examiner.reads.last_note(keys.direct_notes(incarnation))
-    problem: CorruptionError | None = None
     note: DirectNote | None = None
-    openings: list[Opening] = []
-    found: Appender | None = None
     try:
         note = None if last is None else DirectNote.from_bytes(last[1], source=last[0])
         after = keys.opening_note(incarnation, Epoch(0) if note is None else note.appender.epoch)
         listed = examiner.reads.notes_after(keys.openings(incarnation), after)
         openings = [parse_opening(data, source=key) for key, data in listed]
-        found = appender_of_notes(note, openings, source=keys.direct_notes(incarnation))
+        return _DirectNotes(note, appender_of_notes(note, openings, source=keys.direct_notes(incarnation)))
     except CorruptionError as err:
-        problem = err
-
-    def judge(snapshot: Snapshot) -> list[Trouble]:
-        expected = snapshot.head.appender
-        if found == expected or expected is None:
-            return []
-        if not _is_ahead(note, found, snapshot.head) and not _is_settled(examiner, snapshot.head):
-            return []
-        detail = differs("what the bucket tells of who appends", expected=expected, found=found)
-        return [Trouble(Damage.DIRECT_NOTE, detail if problem is None else str(problem))]
-
-    before = len(examiner.findings)
-    snapshot = examiner.confirm([], judge)
-    if snapshot is None or not examiner.repair or len(examiner.findings) == before:
-        return
-    if not _is_ahead(note, found, snapshot.head):
-        _write(examiner, control, snapshot.head)
+        return _DirectNotes(note, problem=err)
 
 
 def _write(examiner: Examiner, control: ControlObjects, head: Head) -> None:
@@ -87,22 +118,6 @@ def _write(examiner: Examiner, control: ControlObjects, head: Head) -> None:
         return
     examiner.reads.write(lambda: control.write_direct(head))
     examiner.mended.append(examiner.findings[-1])
-
-
-def _is_ahead(note: DirectNote | None, found: Appender | None, head: Head) -> bool:
-    """Tell whether the bucket knows of more than the table. Only people can say which is right."""
-    now = head.appender
-    return (
-        now is not None
-        and note is not None
-        and found is not None
-        and (
-            note.revision > head.note_revision
-            or found.epoch > now.epoch
-            or found.start > now.start
-            or found.is_sealed > now.is_sealed
-        )
-    )
 
 
 def _is_settled(examiner: Examiner, head: Head) -> bool:

@@ -24,14 +24,14 @@ def object_troubles(entry: FragmentEntry, info: ObjectInfo | None, now: Timestam
         yield Trouble.of(Damage.OBJECT_MISSING, entry, f"there is no object {entry.key}")
         return
     if info.size_bytes != entry.object_bytes:
-        detail = differs("its size in bytes", expected=entry.object_bytes, found=info.size_bytes)
+        detail = differs(f"the size of {entry.key} in bytes", expected=entry.object_bytes, found=info.size_bytes)
         yield Trouble.of(Damage.OBJECT_SIZE, entry, detail)
         return  # another size is another checksum, too: one damage, one finding
     if info.crc32 is not None and info.crc32 != entry.crc32:
-        detail = differs("the CRC-32 that S3 keeps", expected=f"{entry.crc32:08x}", found=f"{info.crc32:08x}")
+        what = f"the CRC-32 that S3 keeps of {entry.key}"
+        detail = differs(what, expected=f"{entry.crc32:08x}", found=f"{info.crc32:08x}")
         yield Trouble.of(Damage.OBJECT_CHECKSUM, entry, detail)
     if info.storage_class != entry.storage_class and info.last_modified + SETTLED_MS <= now:
-        detail = differs(
-            "its storage class", expected=entry.storage_class or "STANDARD", found=info.storage_class or "STANDARD"
-        )
+        what = f"the storage class of {entry.key}"
+        detail = differs(what, expected=entry.storage_class or "STANDARD", found=info.storage_class or "STANDARD")
         yield Trouble.of(Damage.STORAGE_CLASS, entry, detail)

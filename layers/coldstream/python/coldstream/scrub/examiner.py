@@ -21,6 +21,9 @@ Judge = Callable[[Snapshot], Iterable[Trouble]]
 Plan = Callable[[Snapshot, Trouble], Change | None]
 """Plans what mends a damage, from the items of that moment; None if nothing does."""
 
+LOOKS = 2
+"""So many looks at an object have to find a damage in it: one answer of S3 may be wrong, or changed on its way."""
+
 MAX_REPAIRS = 8
 """Changes that mend one place: after each, it is looked at again."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from coldstream.errors import CorruptionError, HeldError, LostRaceError, NotRestoredError, ObjectNotFoundError
 from coldstream.manifest.change import Change
@@ -32,10 +33,21 @@ def check_fragment(examiner: Examiner, before: FragmentEntry | None, entry: Frag
     """Check a fragment's object, and mend what can be mended. Return its entry as it is then, None if it is gone.
 
     `before` is the entry before it, as it was read. Cost: one HEAD and one GET, with `deep`, or if the entry seems
-    wrong, a GET for each 4 MiB or frame; and if anything is wrong, a read of the entry as of one moment.
+    wrong, a GET for each 4 MiB or frame; and if anything is wrong, all of it again, and a read of the entry as of one
+    moment.
     """
-    info = examiner.reads.info(entry.key)
-    troubles = list(_troubles(examiner, entry, info))
+    unread = examiner.unread
+    info, troubles = _look(examiner, entry)
+    if troubles:
+        # One answer may be wrong, of S3 or on its way here: damage is what a second look finds as well.
+        suspected = {trouble.damage for trouble in troubles}
+        examiner.unread = unread
+        info, second = _look(examiner, entry)
+        troubles = [trouble for trouble in second if trouble.damage in suspected]
+        if second and not troubles:  # neither look is to be trusted: a later pass looks again
+            examiner.unsettled += 1
+            examiner.fragments += 1
+            return entry
     examiner.fragments += 1
     if not troubles:
         examiner.is_proven = True
@@ -60,6 +72,12 @@ def check_fragment(examiner: Examiner, before: FragmentEntry | None, entry: Frag
 
     snapshot = examiner.confirm(keys, judge, plan)
     return entry if snapshot is None else snapshot.entry(entry.next_offset)
+
+
+def _look(examiner: Examiner, entry: FragmentEntry) -> tuple[ObjectInfo | None, list[Trouble]]:
+    """Return what a HEAD says of an object, and what seems wrong with the object or its entry."""
+    info = examiner.reads.info(entry.key)
+    return info, list(_troubles(examiner, entry, info))
 
 
 def _troubles(examiner: Examiner, entry: FragmentEntry, info: ObjectInfo | None) -> Iterator[Trouble]:
@@ -177,8 +195,12 @@ def _plan_removal(
 
 def _rebuilt(examiner: Examiner, entry: FragmentEntry, info: ObjectInfo) -> FragmentEntry | None:
     """Return the entry that the object gives, None unless it is a sound fragment of the same offsets."""
+    read = partial(read_object, examiner.reads.range, entry.key, info.size_bytes, entry.encoding)
     try:
-        sound = read_object(examiner.reads.range, entry.key, info.size_bytes, entry.encoding)
+        try:
+            sound = read()
+        except CorruptionError:
+            sound = read()  # an entry may be removed if there is none: not for one wrong answer
     except (CorruptionError, NotRestoredError, ObjectNotFoundError):
         return None
     content = sound.content

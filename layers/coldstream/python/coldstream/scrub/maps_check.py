@@ -15,7 +15,7 @@ from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.scrub.damage import Damage
 from coldstream.scrub.entry_checks import SETTLED_MS
-from coldstream.scrub.examiner import Examiner
+from coldstream.scrub.examiner import LOOKS, Examiner
 from coldstream.scrub.reads import ScrubReads
 from coldstream.scrub.trouble import Trouble
 from coldstream.store.control import ControlObjects
@@ -75,13 +75,17 @@ def _check(examiner: Examiner, control: ControlObjects, item: StateItem | None, 
     if event.at + SETTLED_MS > examiner.now():
         return  # its object may be about to be written
     key = control.keys.shard_note(found.vhost, found.name, found.revision)
-    info = examiner.reads.info(key)
-    if info is not None and info.size_bytes == len(journaled.data) and info.crc32 in {None, crc32(journaled.data)}:
+    if any(_has(examiner, key, journaled.data) for _ in range(LOOKS)):
         return
     finding = examiner.record(Trouble(Damage.SHARD_NOTE, f"the control object {key} is missing, or differs", key=key))
     if examiner.repair:
         examiner.reads.write(lambda: control.write_shard_map(event, found))
         examiner.mended.append(finding)
+
+
+def _has(examiner: Examiner, key: str, data: bytes) -> bool:
+    info = examiner.reads.info(key)
+    return info is not None and info.size_bytes == len(data) and info.crc32 in {None, crc32(data)}
 
 
 def _names_of(examiner: Examiner, key: str) -> str:

@@ -6,16 +6,18 @@ A HEAD shows whether a control object has the bytes that it must have, by size a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from zlib import crc32
 
+from coldstream.errors import CorruptionError
 from coldstream.manifest.cluster import NO_CLUSTER
 from coldstream.manifest.entry import Erasure, ErasureState, Head, Hold, Loss, Tombstone
 from coldstream.scrub.account import RECENT_CHANGES
 from coldstream.scrub.damage import Damage
 from coldstream.scrub.direct_check import check_direct
 from coldstream.scrub.entry_checks import SETTLED_MS
-from coldstream.scrub.examiner import Examiner
+from coldstream.scrub.examiner import LOOKS, Examiner
 from coldstream.scrub.removed_check import OVERDUE_MS, generation_of
 from coldstream.scrub.snapshot import Snapshot
 from coldstream.scrub.trouble import Trouble, differs
@@ -98,7 +100,7 @@ def _check_stream(examiner: Examiner, control: ControlObjects) -> None:
 
 
 def _check(examiner: Examiner, note: _Note) -> None:
-    if _is_there(examiner, note):
+    if any(_is_there(examiner, note) for _ in range(LOOKS)):
         return
 
     def judge(snapshot: Snapshot) -> list[Trouble]:
@@ -131,7 +133,9 @@ def _check_floor(examiner: Examiner, control: ControlObjects) -> None:
     It is written after its change, by whoever made that, or else by the sweep. So it may be behind for a while, and is
     never ahead.
     """
-    note = examiner.reads.last_floor(f"{control.keys.control(examiner.incarnation)}floor.")
+
+    def read() -> FloorNote | None:
+        return examiner.reads.last_floor(f"{control.keys.control(examiner.incarnation)}floor.")
 
     def judge(snapshot: Snapshot) -> list[Trouble]:
         head = snapshot.head
@@ -150,6 +154,13 @@ def _check_floor(examiner: Examiner, control: ControlObjects) -> None:
         detail = differs(what, expected=expected, found=None if note is None else found)
         return [Trouble(Damage.FLOOR_NOTE, detail)]
 
+    # The note before the moment that it is held against: it is never ahead then.
+    with suppress(CorruptionError):
+        note = read()
+        first = examiner.reads.at_once(examiner.incarnation, [])
+        if first is not None and not judge(first):
+            return
+    note = read()  # damage is what a second look finds as well
     before = len(examiner.findings)
     snapshot = examiner.confirm([], judge)
     is_ahead = snapshot is not None and note is not None and _is_ahead(note, snapshot.head)

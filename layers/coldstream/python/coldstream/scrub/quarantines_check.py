@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from coldstream.manifest.entry import Quarantine
 from coldstream.plain_json import read_json
 from coldstream.scrub.damage import Damage
-from coldstream.scrub.examiner import Examiner
+from coldstream.scrub.examiner import LOOKS, Examiner
 from coldstream.scrub.snapshot import Snapshot
 from coldstream.scrub.trouble import Trouble
 from coldstream.store.control import MAX_NOTE_BYTES
 from coldstream.store.keys import Keys
+from coldstream.store.ports import ObjectInfo
 from coldstream.store.sortkeys import row_key
 from coldstream.units import ByteRange, Offset
 
@@ -44,8 +45,12 @@ def _check_note(examiner: Examiner, row: Quarantine) -> None:
     info = examiner.reads.info(key)
     if info is None:
         _confirm(examiner, row, Damage.QUARANTINE_NOTE, key, f"there is no object {key}")
-    elif not _tells(row, examiner.reads.range(key, ByteRange(0, min(info.size_bytes, MAX_NOTE_BYTES)))):
+    elif not any(_tells(row, _read(examiner, key, info)) for _ in range(LOOKS)):
         _confirm(examiner, row, Damage.QUARANTINE_NOTE, key, f"{key} does not tell the record's offsets and ETag")
+
+
+def _read(examiner: Examiner, key: str, info: ObjectInfo) -> bytes:
+    return examiner.reads.range(key, ByteRange(0, min(info.size_bytes, MAX_NOTE_BYTES)))
 
 
 def _tells(row: Quarantine, data: bytes) -> bool:

@@ -33,6 +33,9 @@ STATES = 2
 LISTED = 1000
 """Keys of one listing."""
 
+READINGS = 4
+"""How often an object is read at most: each of two looks, and twice to rebuild its entry."""
+
 SNAPSHOT_ATTEMPTS = 16
 """Reads of a moment before the scrub leaves a busy item for the next pass; a transaction takes milliseconds."""
 
@@ -239,4 +242,4 @@ class ScrubReads:
     def can_ever_read(self, entry: FragmentEntry) -> bool:
         """Tell whether a whole run on a budget like this one is enough to read a fragment's object to its end."""
         gets = entry.object_bytes // BLOCK_BYTES + len(entry.sparse.points)
-        return self._meter.can_ever(MIN_REQUESTS + gets, 2 * entry.object_bytes)
+        return self._meter.can_ever(MIN_REQUESTS + READINGS * gets, READINGS * entry.object_bytes)

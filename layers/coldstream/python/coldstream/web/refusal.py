@@ -10,9 +10,11 @@ from starlette.responses import Response
 from coldstream.errors import (
     AccessDeniedError,
     ColdstreamError,
+    ConflictError,
     CorruptionError,
     InvalidInputError,
     InvalidSettingError,
+    OutcomeUnknownError,
     UnavailableError,
 )
 from coldstream.resolve.problem import CORRUPT, INTERNAL, MEDIA_TYPE, UNAVAILABLE, ProblemKind
@@ -38,6 +40,8 @@ _KINDS: ErrorKinds = (
     (CorruptionError, CORRUPT),
     (AccessDeniedError, INTERNAL),
     (UnavailableError, UNAVAILABLE),
+    (ConflictError, UNAVAILABLE),
+    (OutcomeUnknownError, UNAVAILABLE),
 )
 
 

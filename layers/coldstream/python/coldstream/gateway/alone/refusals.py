@@ -7,8 +7,10 @@ from typing import Final
 
 from coldstream.errors import (
     ColdstreamError,
+    ConflictError,
     InvalidInputError,
     NotFoundError,
+    OutcomeUnknownError,
     StreamClosedError,
     StreamExistsError,
     UnavailableError,
@@ -46,7 +48,7 @@ def code_of(err: ColdstreamError) -> Code:
             return Code.STREAM_DOES_NOT_EXIST
         case InvalidInputError():
             return Code.PRECONDITION_FAILED
-        case UnavailableError() | StreamClosedError():
+        case UnavailableError() | OutcomeUnknownError() | ConflictError() | StreamClosedError():
             return Code.STREAM_NOT_AVAILABLE
     return Code.INTERNAL_ERROR
 

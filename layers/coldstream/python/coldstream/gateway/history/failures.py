@@ -7,6 +7,7 @@ from coldstream.errors import (
     ColdstreamError,
     CorruptionError,
     GapError,
+    OutcomeUnknownError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -20,7 +21,7 @@ def count_failure(figures: GatewayFigures, err: ColdstreamError) -> None:
             return
         case AccessDeniedError():
             kind = "denied"
-        case UnavailableError():
+        case UnavailableError() | OutcomeUnknownError():
             kind = "unavailable"
         case CorruptionError():
             kind = "corrupt"
