@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coldstream.agent.options import AgentOptions, SegmentSource, parse_duration, parse_size
+from coldstream.archive.borders import QuietSpans
 from coldstream.errors import InvalidSettingError
 from coldstream.live.address import BrokerAddress
 
@@ -100,3 +102,28 @@ def test_a_size_past_all_disks_is_refused():
 def test_what_makes_no_sense_is_refused_by_the_name_of_its_option(option, settings):
     with pytest.raises(InvalidSettingError, match=f"^{option}: "):
         AgentOptions(**({"state": Path("/s"), "broker": BROKER, "data": Path("/d")} | settings))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"max_lag_s": None}, "needs --max-lag"),
+        ({"quiet_span_s": 19.0}, "from a third of --max-lag"),
+        ({"quiet_span_s": 86_401.0}, "to 86400 s"),
+        ({"quiet_below_bytes": 0}, "--quiet-below"),
+        ({"quiet_below_bytes": (16 << 20) + 1}, "--quiet-below"),
+        ({"source": SegmentSource.PROTOCOL, "management": "http://localhost"}, "disk source"),
+    ],
+)
+def test_spans_of_quiet_streams_that_cannot_be_are_refused(options: dict[str, Any], problem: str) -> None:
+    given: dict[str, Any] = {
+        "state": Path("/s"),
+        "data": Path("/d"),
+        "broker": BROKER,
+        "max_lag_s": 60.0,
+        "quiet_span_s": 3600.0,
+    }
+    assert AgentOptions(**given).quiet == QuietSpans(1 << 20, 3_600_000)
+    assert AgentOptions(**given).archive_lag_s == 3660
+    with pytest.raises(InvalidSettingError, match=problem):
+        AgentOptions(**given | options)

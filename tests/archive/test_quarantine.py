@@ -265,6 +265,7 @@ def test_the_note_beside_a_copy_says_all_that_the_manifest_records(directory: Pa
             "next_offset": record.next_offset,
             "size_bytes": event.size_bytes,
             "cut_every_ms": 60_000,
+            "quiet": None,
             "etag": record.etag,
             "at": record.at,
             "copies": record.copies,

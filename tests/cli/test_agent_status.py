@@ -67,6 +67,7 @@ def test_totals_and_problems_are_said(agent: Agent, capsys: pytest.CaptureFixtur
         " 40.0 GiB of 100.0 GiB free\n"
         "coldstream 0.1.0 on node-1 at 2025-11-21T04:40:00.000Z, up for 2 h;"
         " AWS answered never yet, the broker never yet\n"
+        "recovery log: 190 objects, complete 20 s ago\n"
         "problem: no \\x1b[31mAWS\n"
     )
 

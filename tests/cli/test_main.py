@@ -41,7 +41,7 @@ from tests.cli.conftest import Archive, Cli
 
 PACKAGE = str(Path(coldstream.__path__[0]).parent)
 TASKS = {
-    "Archive streams": ("agent", "announce"),
+    "Archive streams": ("agent", "announce", "recover"),
     "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
     "See and steer it in a browser": ("console",),
     "Let stock clients read the archive": ("gateway",),
@@ -230,7 +230,7 @@ def test_an_error_of_the_agents_shows_where_it_comes_from_too(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("coldstream re", {"resolve", "read", "replay", "rebuild", "restore", "retention"}),
+        ("coldstream re", {"resolve", "read", "recover", "replay", "rebuild", "restore", "retention"}),
         ("coldstream compact --old", {"--older-than"}),
     ],
 )

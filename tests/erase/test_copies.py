@@ -10,16 +10,18 @@ import pytest
 
 from coldstream.archive.missing import record_missing
 from coldstream.erase.copies import CopyKind, FoundCopies, find_copies
+from coldstream.erase.run import Eraser, unfinished_erasures
 from coldstream.errors import HeldError, OtherCopiesError
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import Encoding, Hold, Quarantine
 from coldstream.manifest.holding import plan_hold
-from coldstream.manifest.stream import Incarnation
+from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.control import MAX_NOTE_BYTES, ControlObjects
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.object_values import BucketCapabilities
 from coldstream.store.ports import ListedObject
-from coldstream.units import Offset
+from coldstream.store.span_object import LoggedRun, span_object
+from coldstream.units import Offset, TimestampMs
 from tests.erase.archived import KEYS, MessageArchive, body_of
 from tests.erase.samples import between
 from tests.erase.stores import Erasing
@@ -240,3 +242,51 @@ def test_a_copy_of_other_offsets_of_the_fragment_is_none(erasing: Erasing) -> No
     assert erasing.erase(between(5, 6), with_copies=True).is_done
     assert beside in erasing.archive.objects.objects
     assert key not in erasing.archive.objects.objects
+
+
+def log(erasing: Erasing, first: int, following: int, *, at: int = 1) -> str:
+    """Put an object into a recovery log, of this stream and of another."""
+    other = StreamId("/", "other", Incarnation("__other_1763700000000000000"))
+    runs = [LoggedRun(erasing.archive.stream, Offset(first), Offset(following), SECRET)]
+    key = KEYS.span("node-1", TimestampMs(at))
+    erasing.archive.objects.put(key, span_object([*runs, replace(runs[0], stream=other)]))
+    return key
+
+
+def test_a_recovery_log_is_found_by_the_offsets_that_it_holds_of_the_stream(erasing: Erasing) -> None:
+    log(erasing, 20, 30)
+    assert kinds(found(erasing)) == [CopyKind.SPAN]
+    assert kinds(found(erasing, 30, 48)) == []
+
+
+def test_an_erasure_is_refused_while_a_recovery_log_has_the_bytes_even_with_copies(erasing: Erasing) -> None:
+    key = log(erasing, 20, 30)
+    for with_copies in (False, True):
+        with pytest.raises(OtherCopiesError, match="recovery log"):
+            erasing.erase(between(0, 24), with_copies=with_copies)
+    erasing.archive.objects.delete(key)
+    assert erasing.erase(between(0, 24)).is_done
+
+
+def test_an_erasure_does_not_end_while_an_agent_has_logged_the_bytes_meanwhile(erasing: Erasing) -> None:
+    stores, stream = erasing.stores(), erasing.archive.stream
+    eraser = Eraser(stores)
+    erasure, scope, _ = eraser.begin(stream, between(0, 24), reason="a request", by="me")
+    key = log(erasing, 20, 30)
+    with pytest.raises(OtherCopiesError, match="recovery log"):
+        eraser.run(stream, erasure, scope.selection)
+    (running,) = unfinished_erasures(stores, stream.incarnation)
+    assert running.messages > 0
+    erasing.archive.objects.delete(key)
+    assert eraser.run(stream, running, scope.selection).is_done
+    assert unfinished_erasures(stores, stream.incarnation) == ()
+
+
+def test_versions_of_deleted_objects_of_recovery_logs_are_gone_when_an_erasure_is_done(erasing: Erasing) -> None:
+    erasing.bucket = BucketCapabilities(versioned=True)
+    erasing.archive.objects._versioned = True
+    key = log(erasing, 20, 30)
+    erasing.archive.objects.delete(key)
+    assert kinds(found(erasing)) == []
+    assert erasing.erase(between(0, 24)).is_done
+    assert not [one for one in erasing.archive.objects.versions(key) if one.size_bytes]

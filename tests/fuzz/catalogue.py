@@ -10,6 +10,7 @@ from tests.fuzz.targets import (
     messages,
     notes,
     objects,
+    span_objects,
     state_items,
     stream_protocol,
     texts,
@@ -17,6 +18,17 @@ from tests.fuzz.targets import (
 
 TARGETS: dict[str, FuzzTarget] = {
     target.name: target
-    for module in (log_files, objects, messages, stream_protocol, texts, events, manifest_items, state_items, notes)
+    for module in (
+        log_files,
+        objects,
+        span_objects,
+        messages,
+        stream_protocol,
+        texts,
+        events,
+        manifest_items,
+        state_items,
+        notes,
+    )
     for target in module.TARGETS
 }

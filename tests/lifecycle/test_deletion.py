@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from zlib import crc32
 
@@ -38,7 +39,8 @@ from coldstream.rebuild.run import Rebuilder
 from coldstream.store.keys import Keys
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import BucketCapabilities, DeleteFailure
-from coldstream.units import Offset
+from coldstream.store.span_object import LoggedRun, span_object
+from coldstream.units import Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, steady
 from tests.support.compacting import Calls, Killed
 from tests.support.lifecycle import DAY_MS, GRACE_MS, INCARNATION, KEYS, Scene
@@ -247,6 +249,28 @@ def test_it_is_not_purged_before_an_upload_that_was_under_way_has_ended() -> Non
     assert tended(scene).purge.state is PurgeState.RUNNING
     scene.clock.pass_ms(1)
     assert tended(scene).purge.state is PurgeState.PURGED
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_a_purge_waits_for_recovery_logs_and_for_versions_of_their_objects(*, versioned: bool) -> None:
+    scene = Scene(versioned=versioned)
+    run = LoggedRun(STREAM, Offset(1000), Offset(1001), b"a chunk")
+    key, another = KEYS.span("node-1", TimestampMs(1)), KEYS.span("node-1", TimestampMs(2))
+    put(scene, key, span_object([run]))
+    put(scene, another, span_object([replace(run, stream=replace(STREAM, incarnation=Incarnation("__another_1")))]))
+    delete(scene)
+    scene.clock.pass_ms(DEFAULT_GRACE_MS)
+    tended(scene)
+    scene.wait_for_purge()
+    report = tended(scene)
+    assert (report.purge.state, report.purge.logged) == (PurgeState.RUNNING, 1)
+    assert report.purge_text == "waits for 1 objects of recovery logs"
+    scene.archive.objects.delete(key)
+    if versioned:
+        assert tended(scene).purge.logged == 1
+        for version in list(scene.archive.objects.versions(key)):
+            scene.archive.objects.delete_versions([(key, version.version_id)])
+    purge(scene)
 
 
 def test_a_hold_that_came_after_the_deletion_holds_up_the_purge() -> None:

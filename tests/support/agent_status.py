@@ -44,6 +44,8 @@ def agent_status(*streams: StreamStatus, **fields: Any) -> AgentStatus:
         "max_lag_s": 60.0,
         "problems": (),
         "settings": (("state", "/var/lib/rabbitmq/coldstream"),),
+        "log_objects": 190,
+        "logged_at": NOW - 20_000,
         "streams": streams,
     }
     return AgentStatus(**defaults | fields)

@@ -24,6 +24,7 @@ from coldstream.agent.rules import Rules
 from coldstream.agent.services import Services
 from coldstream.agent.stream_file import StreamFile
 from coldstream.agent.upload_slots import UploadSlots
+from coldstream.archive.borders import QuietSpans
 from coldstream.archive.events import event_of
 from coldstream.archive.missing import record_loss
 from coldstream.archive.segment_lost import SegmentLost
@@ -102,6 +103,7 @@ class Rig:
         self.metrics = AgentMetrics()
         self.rules = Rules()
         self.every_ms = every_ms
+        self.quiet: QuietSpans | None = None
         self.functions_run = True
         self.agents_table: Any = None
         self.agents_objects: Any = None
@@ -128,11 +130,14 @@ class Rig:
             reached = after
         return reached
 
-    def new_archiver(self) -> StreamArchiver:
+    def client(self) -> ArchiveClient:
+        """Return the archive as the agent has it."""
         table, objects = self.agents_table or self.archive.table, self.agents_objects or self.archive.objects
-        archive = ArchiveClient(table, objects, self.bus, self.archive.keys, BandwidthLimit(None))
+        return ArchiveClient(table, objects, self.bus, self.archive.keys, BandwidthLimit(None))
+
+    def new_archiver(self) -> StreamArchiver:
         services = Services(
-            archive,
+            self.client(),
             self.node,
             StreamListing(None),
             UploadSlots(2),
@@ -141,11 +146,14 @@ class Rig:
             SCAN_S,
             self.every_ms,
             "here",
+            quiet=self.quiet,
         )
         incarnation = Incarnation(self.stream.incarnation)
         pins = StreamPins(self.tmp_path / "state/pins" / incarnation, self.stream.directory)
         file = StreamFile(self.tmp_path / "state/streams", incarnation)
-        return StreamArchiver(incarnation, StreamDisk(pins, self.every_ms), file, services, is_backfill=False)
+        return StreamArchiver(
+            incarnation, StreamDisk(pins, self.every_ms, self.quiet), file, services, is_backfill=False
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[StreamArchiver]:

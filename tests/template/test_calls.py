@@ -39,6 +39,7 @@ from coldstream.resolve.resolver import Resolver
 from coldstream.store.control import ControlObjects
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
+from coldstream.store.span_object import span_object
 from coldstream.store.table import DynamoTable
 from coldstream.units import ByteRange, Offset, TimestampMs, now_ms
 from tests.support.asked_api import AskedApi, signed_by
@@ -85,6 +86,18 @@ class World:
             archive.stop()
         return segments
 
+    async def log_and_delete(self) -> None:
+        """Do what an agent does with an object of its recovery log."""
+        archive = ArchiveClient.from_environment(self.environment, BandwidthLimit(None), 2)
+        key = self.keys.span("node-1", TimestampMs(1))
+        try:
+            await archive.put_span(key, span_object([]))
+            assert await archive.spans("node-1") == (key,)
+            assert (await archive.span_header(key)).entries == ()
+            assert (await archive.delete_spans([key])).deleted == (key,)
+        finally:
+            archive.stop()
+
     def refused(self, principal: str, requests: list[Request]) -> list[Request]:
         return refused(self.stack, principal, requests)
 
@@ -114,6 +127,7 @@ async def test_the_agent_may_make_every_call_that_it_makes(
         world.objects.create_upload(world.keys.staged(STREAM.incarnation, first.first_offset, first.next_offset))
     with recorded_calls(world.arns) as requests:
         await world.stage_all()
+        await world.log_and_delete()
     tag: dict[str, str | list[str]] = {"aws:PrincipalTag/coldstream-cluster": cluster} if cluster else {}
     requests = [replace(each, context={**each.context, **tag}) for each in requests]
     assert world.refused(policy, requests) == []

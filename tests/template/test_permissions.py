@@ -19,7 +19,7 @@ from coldstream.jobs.log_lines import partition_of
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
-from coldstream.units import Offset
+from coldstream.units import Offset, TimestampMs
 from tests.support.cloudformation import ACCOUNT, DELETING, EVERYTHING, PSEUDO, REGION, Stack
 from tests.support.iam import Request, is_allowed
 
@@ -104,6 +104,8 @@ def of_each(names: str, actions: set[str]) -> dict[str, set[str]]:
 
 
 FRAGMENTS = "fragment, compacted fragment"
+SPANS = "object of a recovery log, object of a cluster's recovery log"
+OF_ERASURES = {"s3:GetObject", "s3:DeleteObjectVersion"}
 STAGED = "staged segment, staged segment of a cluster"
 QUARANTINED = "segment in quarantine, reason of a quarantine"
 CONTROL = "control object, floor, loss"
@@ -145,6 +147,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
             "s3:AbortMultipartUpload",
             "s3:ListMultipartUploadParts",
         },
+        "object of a recovery log": {"s3:PutObject", "s3:GetObject", "s3:DeleteObject"},
         "table": TABLE_READS,
         "cursors": TABLE_READS,
         "event bus, as an agent of no cluster": {"events:PutEvents"},
@@ -184,6 +187,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         "script in a directory data": {"s3:GetObject"},
         **of_each(FRAGMENTS, OBJECT_WRITES),
         **of_each(f"{STAGED}, {QUARANTINED}", OBJECT_WRITES - {"s3:PutObject"}),
+        **of_each(SPANS, {"s3:GetObject"}),
         **of_each(CONTROL, {"s3:GetObject", "s3:PutObject"}),
         "object of a write-ahead log": {"s3:GetObject", "s3:PutObject", "s3:DeleteObject"},
         **of_each("grant in the bucket, binding to a cluster, policy of retention, shard map", {"s3:GetObject"}),
@@ -221,6 +225,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
             },
         ),
         **of_each(f"{STAGED}, {QUARANTINED}", {"s3:DeleteObjectVersion", "s3:AbortMultipartUpload"}),
+        **of_each(SPANS, {"s3:GetObject"}),
         **of_each("control object, floor", {"s3:GetObject", "s3:PutObject"}),
         "loss": {"s3:GetObject", "s3:PutObject", "s3:DeleteObjectVersion"},
         **of_each("table, cursors", WHOLE_TABLE),
@@ -250,8 +255,9 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         **OF_EVERY_FUNCTION,
     },
     "EraseRole": {
-        "bucket": {"s3:ListBucket"} | BUCKET_SETTINGS,
+        "bucket": {"s3:ListBucket", "s3:ListBucketVersions"} | BUCKET_SETTINGS,
         **of_each(FRAGMENTS, {"s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"}),
+        **of_each(SPANS, OF_ERASURES),
         **of_each(CONTROL, {"s3:GetObject", "s3:PutObject"}),
         **of_each("table, cursors", WHOLE_TABLE),
         "log of Erase": OWN_LOG,
@@ -267,6 +273,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
             f"{STAGED}, {QUARANTINED}",
             {"s3:GetObject", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:AbortMultipartUpload"},
         ),
+        **of_each(SPANS, OF_ERASURES),
         **of_each(CONTROL, {"s3:GetObject", "s3:PutObject"}),
         "binding to a cluster": {"s3:GetObject"},
         "shard map": {"s3:GetObject", "s3:PutObject"},
@@ -356,6 +363,10 @@ def resources() -> dict[str, Request]:
         "compacted fragment": Request("s3", f"{bucket}/{KEYS.fragment(INCARNATION, Offset(0), 7)}"),
         "staged segment": Request("s3", f"{bucket}/{staged}"),
         "staged segment of a cluster": Request("s3", f"{bucket}/{staged_by('eu')}"),
+        "object of a recovery log": Request("s3", f"{bucket}/{KEYS.span('node-1', TimestampMs(7))}"),
+        "object of a cluster's recovery log": Request(
+            "s3", f"{bucket}/{replace(KEYS, cluster=Cluster('eu')).span('node-1', TimestampMs(7))}"
+        ),
         "segment in quarantine": Request("s3", f"{bucket}/{quarantined}"),
         "reason of a quarantine": Request("s3", f"{bucket}/{quarantined}.json"),
         "object of a write-ahead log": Request("s3", f"{bucket}/{KEYS.wal_object('writer', 1, 7)}"),

@@ -32,6 +32,7 @@ from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.objects import S3Objects
+from coldstream.store.span_object import LoggedRun, span_object
 from coldstream.store.table import DynamoTable
 from coldstream.store.wal_object import NONCE_BYTES, WalChunk, wal_object
 from coldstream.store.wal_window import REACH
@@ -90,6 +91,12 @@ class Upkeep:
 
     def put(self, key: str) -> str:
         self.objects.put_new(key, io.BytesIO(b"bytes"), size_bytes=5, crc32=crc32(b"bytes"))
+        return key
+
+    def log(self, stream: StreamId, *, at: int = 1) -> str:
+        """Put an object with a chunk of the stream into a recovery log; return its key."""
+        key = self.keys.span("node-1", TimestampMs(at))
+        self.objects.put(key, span_object([LoggedRun(stream, Offset(0), Offset(1), b"a chunk")]))
         return key
 
     def litter(self, stream: StreamId) -> list[str]:
@@ -190,6 +197,7 @@ def test_the_sweep_may_make_every_call_that_it_makes(upkeep: Upkeep) -> None:
     eraser.run(STREAM, erasure, scope.selection)
     gone_before = [entry.key for entry in gone.log]
     left = upkeep.litter(GONE)
+    logged = upkeep.log(STREAM)
     loss = Loss(Offset(1000), Offset(1001), "lost", upkeep.now())
     upkeep.stores.control.write_loss(GONE.incarnation, loss)
     record_missing(upkeep.table, GONE, loss, lambda *_: None)
@@ -207,6 +215,7 @@ def test_the_sweep_may_make_every_call_that_it_makes(upkeep: Upkeep) -> None:
     assert head.purged_at is not None
     versions = {one.key for one in upkeep.objects.versions("") if not one.is_delete_marker}
     assert not versions & {*gone_before, *left}
+    assert logged in versions  # of another stream
     assert before[0] in versions  # the bucket's lifecycle rule removes it
     upkeep.check("SweepRole", requests, FINISHING - {"dynamodb:DeleteItem"})
 
@@ -238,6 +247,8 @@ def test_the_erasure_may_make_every_call_that_it_makes(upkeep: Upkeep, monkeypat
     archive = upkeep.archive(STREAM, Encoding.IDENTITY, Encoding.ZSTD_SEEKABLE)
     Eraser(upkeep.stores).begin(STREAM, between(0, archive.log[-1].next_offset), reason="", by="")
     upkeep.later_ms = LEAST_AGE_MS
+    upkeep.log(GONE)
+    upkeep.objects.delete(upkeep.log(STREAM, at=2))
     with upkeep.recorded() as requests:
         with monkeypatch.context() as patch:
             patch.setattr("coldstream.erase.rewrite.check_erased", damaged)

@@ -17,6 +17,7 @@ from coldstream.agent.options import AgentOptions, SegmentSource
 from coldstream.agent.proof.broker import BrokerProver
 from coldstream.agent.proof.namesakes import Namesakes
 from coldstream.agent.proof.stream_listing import StreamListing
+from coldstream.agent.recovery_log import RecoveryLog
 from coldstream.agent.services import Services
 from coldstream.agent.state_directory import StateDirectory
 from coldstream.agent.status_reporter import StatusReporter
@@ -80,13 +81,25 @@ class Agent:
             # What is recorded by the protocol is cut by each agent for itself, and there is one for all nodes, usually.
             takes_turns=options.source is SegmentSource.DISK,
             namesakes=Namesakes(options.data),
+            quiet=options.quiet,
         )
         self.archivers = ArchiverPool(self.state, services)
         self.disk_guard = DiskGuard(options.state, options.release_below_bytes, self.archivers, host)
         self._problems = AgentProblems()
-        self._reporter = StatusReporter(options, services, self.archivers, self._problems)
         self._is_login_refused = False
         every_ms = options.cut_every_ms
+        self.recovery_log: RecoveryLog | None = None
+        if options.quiet is not None and every_ms is not None:
+            self.recovery_log = RecoveryLog(
+                archive,
+                self.archivers,
+                metrics,
+                lambda: self.state.node(host),
+                every_ms=every_ms,
+                quiet=options.quiet,
+            )
+        self._reporter = StatusReporter(options, services, self.archivers, self._problems, self.recovery_log)
+        self._span_s = (every_ms or 0) / 1000
         # Half a span: with a whole one, the end of a quiet time could be noticed almost a span late.
         self._waking_s = min(options.scan_s, options.scan_s if every_ms is None else every_ms / 2000)
 
@@ -114,6 +127,9 @@ class Agent:
                 asyncio.create_task(self._repeat("quiet streams", self._waking_s / WAKING_TURNS, wake_changed)),
                 asyncio.create_task(self._repeat("status", SHOW_S, report)),
             ]
+            if self.recovery_log is not None:
+                turn = self.recovery_log.turn
+                periodic.append(asyncio.create_task(self._repeat("recovery log", self._span_s, turn)))
             try:
                 await discovery.run(self.archivers)
             finally:

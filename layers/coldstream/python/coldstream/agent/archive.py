@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
+from zlib import crc32
 
 from coldstream.agent.archive_reads import (
     ArchiveHoles,
@@ -19,6 +21,7 @@ from coldstream.agent.archive_reads import (
     read_staging,
 )
 from coldstream.agent.stream_file import PendingLoss
+from coldstream.archive.borders import QuietSpans
 from coldstream.archive.coverage import covered_to
 from coldstream.archive.envelope import LOST_DETAIL_TYPE, source_of
 from coldstream.archive.events import detail_of
@@ -30,10 +33,14 @@ from coldstream.ingest.announcer import SDK_CONNECTIONS, Announcement, Announcer
 from coldstream.ingest.bus import EventBus
 from coldstream.ingest.multipart import PARTS_IN_FLIGHT
 from coldstream.ingest.slice import SegmentSlice
+from coldstream.manifest.cluster import NO_CLUSTER
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
+from coldstream.store.object_values import DeleteReport
 from coldstream.store.ports import ManifestTable, ObjectStore
+from coldstream.store.recovery_log import read_span_header
+from coldstream.store.span_object import SpanHeader
 from coldstream.units import MAX_OFFSET, Offset
 
 log = logging.getLogger(__name__)
@@ -83,6 +90,11 @@ class ArchiveClient:
         archive = cls(first.table, first.objects, first.bus, first.keys, limit)
         archive._connect = connect
         return archive
+
+    @property
+    def keys(self) -> Keys:
+        """The keys of the archive, of the agent's cluster."""
+        return self._announcer.keys
 
     def renew(self) -> None:
         """Make new clients of AWS, at most once a minute: they find credentials that were renewed in a file.
@@ -137,9 +149,43 @@ class ArchiveClient:
         """Raise OtherClusterError or StreamDeletedError if the archive takes nothing of the stream now."""
         await self._request(self._announcer.check_accepted, stream)
 
-    async def stage(self, slice_: SegmentSlice, stream: StreamId, every_ms: int | None) -> SegmentRolled:
+    async def is_taken(self, stream: StreamId) -> bool:
+        """Tell whether the stream is neither deleted from the archive nor of another cluster. Cost: two GetItems."""
+        table = self._announcer.table
+        if await self._request(table.bound_cluster, stream.vhost, stream.name) not in {NO_CLUSTER, self.keys.cluster}:
+            return False
+        head = await self._request(table.head, stream.incarnation)
+        return head is None or not head.is_deleted
+
+    async def put_span(self, key: str, body: bytes) -> None:
+        """Put an object of the recovery log, within the bandwidth. Raises ObjectExistsError."""
+
+        def put() -> None:
+            self._before_bytes(len(body))
+            self._announcer.objects.put_new(key, io.BytesIO(body), size_bytes=len(body), crc32=crc32(body))
+
+        await asyncio.get_running_loop().run_in_executor(self._stagers, put)
+
+    async def spans(self, node: str) -> tuple[str, ...]:
+        """Return the keys of a node's recovery log, in order. Cost: one listing a thousand."""
+        announcer = self._announcer
+        return await self._request(lambda: tuple(announcer.objects.keys(announcer.keys.spans(node))))
+
+    async def span_header(self, key: str) -> SpanHeader:
+        """Read what an object of the recovery log holds, as `read_span_header`."""
+        return await self._request(read_span_header, self._announcer.objects, key)
+
+    async def delete_spans(self, keys: Sequence[str]) -> DeleteReport:
+        """Delete objects of the recovery log."""
+        return await self._request(self._announcer.objects.delete_many, keys)
+
+    async def stage(
+        self, slice_: SegmentSlice, stream: StreamId, every_ms: int | None, quiet: QuietSpans | None = None
+    ) -> SegmentRolled:
         """Stage a slice, within the bandwidth."""
-        work = partial(self._announcer.stage, slice_, stream, cut_every_ms=every_ms, on_bytes=self._before_bytes)
+        work = partial(
+            self._announcer.stage, slice_, stream, cut_every_ms=every_ms, quiet=quiet, on_bytes=self._before_bytes
+        )
         return await asyncio.get_running_loop().run_in_executor(self._stagers, work)
 
     async def announce(self, rolled: SegmentRolled, *, is_contested: bool = False) -> Announcement:

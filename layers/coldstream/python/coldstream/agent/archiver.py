@@ -24,6 +24,7 @@ from coldstream.agent.services import Services
 from coldstream.agent.slice_delivery import SliceDelivery
 from coldstream.agent.stream_delivery import StreamDelivery
 from coldstream.agent.stream_file import StreamFile
+from coldstream.agent.stream_log import StreamLog
 from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.agent.stream_state import StreamState
 from coldstream.errors import BrokerRefusedError
@@ -69,6 +70,7 @@ class StreamArchiver:
         self.progress = ArchivingProgress(self.identity, access)
         self.losses = Losses(self.identity, archive, metrics, broker, services.host, unseen=services.unseen or UNSEEN)
         self.failures = FailureLog(self.identity, archive, metrics)
+        self.log = StreamLog(self.progress, archive, 0 if services.quiet is None else services.quiet.min_bytes)
         self._services = services
         self._shown: tuple[_ShownOf, StreamStatus] | None = None
         self._search = NameSearch(
@@ -82,7 +84,7 @@ class StreamArchiver:
             self._proving,
             self._history,
             self.losses,
-            SliceDelivery(archive, services.slots, metrics, services.every_ms),
+            SliceDelivery(archive, services.slots, metrics, services.every_ms, services.quiet),
             turns=ReplicaTurns(archive, broker, services.every_ms) if services.takes_turns else None,
             is_backfill=is_backfill,
             look_back_s=LOOK_BACK_SCANS * services.scan_s,

@@ -72,7 +72,7 @@ class ArchiverPool(Mapping[Incarnation, StreamArchiver]):
             return None
         # No await from this check to the entry: two archivers of one incarnation would release each other's pins.
         if incarnation not in self._archivers:
-            disk = StreamDisk(pins, self._services.every_ms)
+            disk = StreamDisk(pins, self._services.every_ms, self._services.quiet)
             file = self._state.stream_file(incarnation)
             archiver = StreamArchiver(incarnation, disk, file, self._services, is_backfill=is_backfill)
             self._archivers[incarnation] = archiver

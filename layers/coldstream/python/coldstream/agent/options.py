@@ -9,6 +9,8 @@ from pathlib import Path
 
 from coldstream import units
 from coldstream.agent.rules import Rules
+from coldstream.archive.borders import QuietSpans
+from coldstream.archive.segment_rolled import MAX_CUT_EVERY_MS, MAX_MIN_BYTES
 from coldstream.errors import InvalidSettingError
 from coldstream.live.address import BrokerAddress
 from coldstream.units import MIB
@@ -38,7 +40,8 @@ class AgentOptions:
     management API lists. `release_below_bytes` is the free space below which pins are released although they are not
     archived; None keeps them whatever happens. `cluster` is the cluster that the agent announces for; None leaves that
     to COLDSTREAM_CLUSTER. `unseen` is the reason of what a stream had before all that is archived; None says that
-    retention has deleted it.
+    retention has deleted it. With `quiet_span_s`, a stream that brings less than `quiet_below_bytes` in so long gets a
+    slice only then, and the recovery log keeps the max-lag.
     """
 
     state: Path
@@ -49,6 +52,8 @@ class AgentOptions:
     streams: tuple[tuple[str, str], ...] = ()
     rules: Rules = field(default_factory=Rules)
     max_lag_s: float | None = None
+    quiet_span_s: float | None = None
+    quiet_below_bytes: int = MIB
     scan_s: float = 10.0
     uploads: int = 4
     bandwidth_bytes_per_s: float | None = None
@@ -67,6 +72,7 @@ class AgentOptions:
             raise InvalidSettingError("--source protocol", "needs --management, or a --stream for each stream")
         if self.max_lag_s is not None and not MIN_MAX_LAG_S <= self.max_lag_s <= MAX_MAX_LAG_S:
             raise InvalidSettingError("--max-lag", f"must be from {MIN_MAX_LAG_S} s to {MAX_MAX_LAG_S} s")
+        self._check_quiet()
         if not MIN_SCAN_S <= self.scan_s <= MAX_SCAN_S:
             raise InvalidSettingError("--scan", f"must be from {MIN_SCAN_S:g} s to {MAX_SCAN_S} s")
         if self.bandwidth_bytes_per_s is not None and self.bandwidth_bytes_per_s <= 0:
@@ -89,6 +95,33 @@ class AgentOptions:
         """
         return None if self.max_lag_s is None else int(self.max_lag_s * 1000 / 3)
 
+    @property
+    def archive_lag_s(self) -> float | None:
+        """The time within which everything is archived, None without a max-lag: of a quiet stream, its span more."""
+        return None if self.max_lag_s is None else self.max_lag_s + (self.quiet_span_s or 0)
+
+    @property
+    def quiet(self) -> QuietSpans | None:
+        """The spans of quiet streams, None if they are those of all."""
+        if self.quiet_span_s is None:
+            return None
+        return QuietSpans(self.quiet_below_bytes, int(self.quiet_span_s * 1000))
+
+    def _check_quiet(self) -> None:
+        quiet, every_ms = self.quiet, self.cut_every_ms
+        if quiet is None:
+            return
+        if every_ms is None:
+            raise InvalidSettingError("--quiet-span", "needs --max-lag, which the recovery log keeps")
+        if self.source is not SegmentSource.DISK:
+            raise InvalidSettingError("--quiet-span", "needs the disk source, which keeps what waits for its slice")
+        if not every_ms <= quiet.every_ms <= MAX_CUT_EVERY_MS:
+            raise InvalidSettingError(
+                "--quiet-span", f"must be from a third of --max-lag to {MAX_CUT_EVERY_MS // 1000} s"
+            )
+        if not 1 <= quiet.min_bytes <= MAX_MIN_BYTES:
+            raise InvalidSettingError("--quiet-below", f"must be from 1 to {MAX_MIN_BYTES} bytes")
+
     def environment(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         """Return the environment, with the values that the options override."""
         return environment if self.cluster is None else {**environment, "COLDSTREAM_CLUSTER": self.cluster}
@@ -101,6 +134,8 @@ class AgentOptions:
             "data": self.data,
             "state": self.state,
             "max-lag": None if self.max_lag_s is None else f"{self.max_lag_s:g} s",
+            "quiet-span": None if self.quiet_span_s is None else f"{self.quiet_span_s:g} s",
+            "quiet-below": None if self.quiet_span_s is None else f"{self.quiet_below_bytes} bytes",
             "scan": f"{self.scan_s:g} s",
             "uploads": self.uploads,
             "bandwidth": self.bandwidth_bytes_per_s,

@@ -11,6 +11,7 @@ from coldstream.agent.proof.namesakes import Namesakes
 from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
 from coldstream.agent.upload_slots import UploadSlots
+from coldstream.archive.borders import QuietSpans
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,9 @@ class Services:
     """The archive, the broker, and everything else that exists once for all of them.
 
     The archivers look at the disk every `scan_s` at the latest. `every_ms` is the span of time borders, None without a
-    max-lag. `host` is this node's name, for the reasons of losses, and `unseen` the reason of what lies before
-    everything archived. With `takes_turns` a slice is left to the agent beside the stream's leader for a while.
+    max-lag, and `quiet` are those of quiet streams. `host` is this node's name, for the reasons of losses, and `unseen`
+    the reason of what lies before everything archived. With `takes_turns` a slice is left to the agent beside the
+    stream's leader for a while.
     """
 
     archive: ArchiveClient
@@ -33,4 +35,5 @@ class Services:
     host: str
     unseen: str | None = None
     takes_turns: bool = True
+    quiet: QuietSpans | None = None
     namesakes: Namesakes = field(default_factory=Namesakes)

@@ -10,6 +10,7 @@ from coldstream.agent.monitor.metrics import AgentMetrics, Service
 from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.agent.stream_state import StreamState
 from coldstream.agent.upload_slots import UploadSlots
+from coldstream.archive.borders import QuietSpans
 from coldstream.errors import UnavailableError
 from coldstream.ingest.announcer import FIRST_POLL_S, MAX_POLL_S, POLL_FACTOR, Announcement, SliceOutcome
 from coldstream.ingest.slice import SegmentSlice
@@ -32,11 +33,19 @@ MAX_DROPPED = 5
 class SliceDelivery:
     """Delivers slices to one archive, as the slots allow, by the rules of `ingest.announcer`."""
 
-    def __init__(self, archive: ArchiveClient, slots: UploadSlots, metrics: AgentMetrics, every_ms: int | None) -> None:
+    def __init__(
+        self,
+        archive: ArchiveClient,
+        slots: UploadSlots,
+        metrics: AgentMetrics,
+        every_ms: int | None,
+        quiet: QuietSpans | None = None,
+    ) -> None:
         self._archive = archive
         self._slots = slots
         self._metrics = metrics
         self._every_ms = every_ms
+        self._quiet = quiet
 
     async def covered_to(self, incarnation: Incarnation, first_offset: Offset, limit: Offset) -> Offset:
         """Return how far the manifest covers a stream, from `first_offset` on, without a hole, and up to `limit`."""
@@ -102,7 +111,7 @@ class SliceDelivery:
         # The slot is held for the upload alone: a stream that waits for the function must not keep others from sending.
         async with self._slots.take(backfill=is_backfill, since=since):
             progress.state = StreamState.STAGING
-            rolled = await self._archive.stage(slice_, stream, self._every_ms)
+            rolled = await self._archive.stage(slice_, stream, self._every_ms, self._quiet)
         self._metrics.staged(stream, rolled.size_bytes)
         announcement = await self._archive.announce(rolled, is_contested=is_contested)
         self._metrics.announced(stream, rolled.size_bytes)

@@ -10,6 +10,7 @@ from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.monitor.problems import AgentProblems
 from coldstream.agent.monitor.status import AgentStatus, StreamStatus
 from coldstream.agent.options import AgentOptions
+from coldstream.agent.recovery_log import RecoveryLog
 from coldstream.agent.services import Services
 from coldstream.agent.stream_state import StreamState
 from coldstream.errors import ColdstreamError
@@ -26,11 +27,13 @@ class StatusReporter:
         services: Services,
         archivers: Mapping[Incarnation, StreamArchiver],
         problems: AgentProblems,
+        recovery_log: RecoveryLog | None = None,
     ) -> None:
         self._options = options
         self._services = services
         self._archivers = archivers
         self._problems = problems
+        self._recovery_log = recovery_log
         self._started_at = now_ms()
 
     async def report(
@@ -61,12 +64,14 @@ class StatusReporter:
                 host=self._services.host,
                 disk_free_bytes=space.f_bavail * space.f_frsize,
                 disk_total_bytes=space.f_blocks * space.f_frsize,
-                max_lag_s=self._options.max_lag_s,
+                max_lag_s=self._options.archive_lag_s,
                 problems=(*self._problems, *([] if discovery_problem is None else [discovery_problem])),
                 settings=self._options.shown(),
                 streams=tuple(streams),
                 refused_streams=refused_streams,
                 is_login_refused=is_login_refused,
+                log_objects=None if self._recovery_log is None else len(self._recovery_log),
+                logged_at=None if self._recovery_log is None else self._recovery_log.complete_at,
             )
         )
 

@@ -58,7 +58,7 @@ class SegmentCutter:
         self._files = SpoolFiles(spool_dir)
         self._zstd_level = zstd_level
         self._scanner = SegmentScanner(segment.staged_key, first_offset=segment.first_offset)
-        self._borders = TimeBorders(segment.cut_every_ms)
+        self._borders = TimeBorders(segment.cut_every_ms, segment.quiet)
         self._holds = False  # whether the chunk being scanned is held
         self._held: list[ScanEvent | WholeChunk] = []
         # From here on nothing is covered: a question that need not be asked of each chunk then.

@@ -11,11 +11,13 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from coldstream.archive.borders import QuietSpans
 from coldstream.archive.envelope import DETAIL_TYPE, LOST_DETAIL_TYPE, VERSION, cluster_of
 from coldstream.archive.segment_lost import MAX_REASON_BYTES, SegmentLost
 from coldstream.archive.segment_rolled import (
     MAX_CUT_EVERY_MS,
     MAX_ETAG,
+    MAX_MIN_BYTES,
     MAX_SEGMENT_BYTES,
     MIN_CUT_EVERY_MS,
     SegmentRolled,
@@ -54,6 +56,17 @@ class StreamDetail(_Model):
     )
 
 
+class QuietDetail(_Model):
+    """Longer spans for what is little."""
+
+    min_bytes: int = Field(
+        ge=1, le=MAX_MIN_BYTES, description="Less data than this, from a border on, ends at borders of every_ms alone"
+    )
+    every_ms: int = Field(
+        ge=MIN_CUT_EVERY_MS, le=MAX_CUT_EVERY_MS, description="Its spans, no shorter than cut_every_ms"
+    )
+
+
 class SegmentDetail(_Model):
     """The segment of the stream, or the slice of a segment."""
 
@@ -66,6 +79,7 @@ class SegmentDetail(_Model):
         le=MAX_CUT_EVERY_MS,
         description="Fragments also end where timestamp // cut_every_ms of user chunks changes; absent: only by size",
     )
+    quiet: QuietDetail | None = Field(default=None, description="Longer spans for what is little; absent: none")
 
 
 class StagedDetail(_Model):
@@ -130,6 +144,9 @@ def detail_of(event: SegmentRolled | SegmentLost) -> str:
                 next_offset=event.next_offset,
                 size_bytes=event.size_bytes,
                 cut_every_ms=event.cut_every_ms,
+                quiet=None
+                if event.quiet is None
+                else QuietDetail(min_bytes=event.quiet.min_bytes, every_ms=event.quiet.every_ms),
             )
             staged = StagedDetail(bucket=event.bucket, key=event.staged_key, etag=event.etag)
             detail = SegmentRolledDetail(version=VERSION, stream=stream, segment=segment, staged=staged)
@@ -173,6 +190,9 @@ def _rolled(detail: SegmentRolledDetail, announcing: Cluster) -> SegmentRolled:
         cut_every_ms=detail.segment.cut_every_ms,
         etag=detail.staged.etag,
         cluster=announcing,
+        quiet=None
+        if detail.segment.quiet is None
+        else QuietSpans(detail.segment.quiet.min_bytes, detail.segment.quiet.every_ms),
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
+from coldstream.archive.borders import QuietSpans
 from coldstream.archive.envelope import DETAIL_TYPE, LOST_DETAIL_TYPE, VERSION, cluster_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import MAX_ETAG, SegmentRolled
@@ -46,9 +48,9 @@ def _read(body: str) -> SegmentRolled | SegmentLost:
     if kind == DETAIL_TYPE:
         version, stream, segment, staged = _fields(detail, "version", "stream", "segment", "staged")
         first, next_, size, *cut = _fields(
-            segment, "first_offset", "next_offset", "size_bytes", may_have="cut_every_ms"
+            segment, "first_offset", "next_offset", "size_bytes", may_have=("cut_every_ms", "quiet")
         )
-        bucket, key, *etag = _fields(staged, "bucket", "key", may_have="etag")
+        bucket, key, *etag = _fields(staged, "bucket", "key", may_have=("etag",))
         _check_version(version)
         return SegmentRolled(
             _stream(stream),
@@ -60,10 +62,11 @@ def _read(body: str) -> SegmentRolled | SegmentLost:
             cut_every_ms=_number(cut[0]) if cut else None,
             etag=_etag(etag[0]) if etag else None,
             cluster=announcing,
+            quiet=_quiet(cut[1]) if cut[1:] else None,
         )
     if kind == LOST_DETAIL_TYPE:
         version, stream, lost, reason, *unseen = _fields(
-            detail, "version", "stream", "lost", "reason", may_have="unseen"
+            detail, "version", "stream", "lost", "reason", may_have=("unseen",)
         )
         first, next_ = _fields(lost, "first_offset", "next_offset")
         _check_version(version)
@@ -75,11 +78,11 @@ def _read(body: str) -> SegmentRolled | SegmentLost:
     raise _OtherwiseError
 
 
-def _fields(of: Any, *names: str, may_have: str | None = None) -> list[Any]:
-    """Return the values of exactly these fields, and of one more if it is there."""
+def _fields(of: Any, *names: str, may_have: tuple[str, ...] = ()) -> list[Any]:
+    """Return the values of exactly these fields, and of more, each of which may be there if the one before it is."""
     if not isinstance(of, Mapping):
         raise _OtherwiseError
-    found = [*names, may_have] if may_have in of else [*names]
+    found = [*names, *takewhile(of.__contains__, may_have)]
     if of.keys() != set(found):
         raise _OtherwiseError
     return [of[name] for name in found]
@@ -107,6 +110,11 @@ def _text(value: Any) -> str:
         raise _OtherwiseError
     value.encode()  # a ValueError for half of a character
     return value
+
+
+def _quiet(value: Any) -> QuietSpans:
+    min_bytes, every_ms = _fields(value, "min_bytes", "every_ms")
+    return QuietSpans(_number(min_bytes), _number(every_ms))
 
 
 def _etag(value: Any) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 
 from coldstream.archive.missing import record_missing
 from coldstream.archive.segment_rolled import SegmentRolled
@@ -92,6 +93,7 @@ def _note(segment: SegmentRolled, record: Quarantine) -> bytes:
         "next_offset": record.next_offset,
         "size_bytes": segment.size_bytes,
         "cut_every_ms": segment.cut_every_ms,
+        "quiet": None if segment.quiet is None else asdict(segment.quiet),
         "etag": record.etag,
         "at": record.at,
         "copies": record.copies,

@@ -92,6 +92,18 @@ def agent(
             show_default=False,
         ),
     ] = None,
+    quiet_span: Annotated[
+        str | None,
+        typer.Option(
+            help="With --max-lag: archive streams with less than --quiet-below only after each span of this length,"
+            " such as 1h, and keep the max-lag by a recovery log in the bucket, for `coldstream recover`.",
+            metavar="TIME",
+            show_default=False,
+        ),
+    ] = None,
+    quiet_below: Annotated[
+        str, typer.Option(help="How much data is too little for a fragment of its own before that.", metavar="SIZE")
+    ] = "1MiB",
     scan: Annotated[
         str,
         typer.Option(help="How often to scan the directory, in case a notification was missed.", metavar="TIME"),
@@ -193,6 +205,8 @@ def agent(
         streams=tuple(_vhost_and_name(text) for text in stream or ()),
         rules=Rules(tuple(include or ()), tuple(exclude or ()), tuple(include_vhost or ()), tuple(exclude_vhost or ())),
         max_lag_s=None if max_lag is None else parse_duration("--max-lag", max_lag),
+        quiet_span_s=None if quiet_span is None else parse_duration("--quiet-span", quiet_span),
+        quiet_below_bytes=parse_size("--quiet-below", quiet_below),
         scan_s=parse_duration("--scan", scan),
         uploads=uploads,
         bandwidth_bytes_per_s=None if bandwidth is None else parse_size("--bandwidth", bandwidth),

@@ -88,7 +88,12 @@ def _say(found: AgentStatus, streams: Sequence[StreamStatus]) -> None:
         f" up for {duration_text((found.at - found.started_at) / 1000)};"
         f" AWS answered {_ago(found.aws_contact_at, found.at)}, the broker {_ago(found.broker_contact_at, found.at)}"
     )
-    for line in (archived, running, *(f"problem: {problem}" for problem in found.problems)):
+    logged = (
+        []
+        if found.log_objects is None
+        else [f"recovery log: {found.log_objects} objects, complete {_ago(found.logged_at, found.at)}"]
+    )
+    for line in (archived, running, *logged, *(f"problem: {problem}" for problem in found.problems)):
         typer.echo(printable(line), err=True)
 
 

@@ -34,6 +34,9 @@ COMMANDS: Mapping[str, ListedCommand] = {
         {"status": "agent_status:status"},
     ),
     "announce": ListedCommand("Archive streams", "Archive a directory of segments once.", "announce:announce"),
+    "recover": ListedCommand(
+        "Archive streams", "Archive what only the recovery log has, once a node is lost.", "recover:recover"
+    ),
     "streams": ListedCommand("Look up and read", "List the archived streams, with sizes and times.", "streams:streams"),
     "describe": ListedCommand(
         "Look up and read", "Show what is archived of one stream, now or at a time.", "streams:describe"

@@ -5,6 +5,8 @@
     unfinished uploads        parts of a segment or of a merged fragment; no listing of objects shows them
     uncommitted fragments     objects that no entry and no tombstone names, of writers that were killed or are at work
     write-ahead logs          of a direct stream's openings: the newest objects stay for a while once they are flushed
+    recovery logs             of agents with spans for quiet streams: their objects go soon after they are archived,
+                              and what versions are left of them when an erasure ends
     replaced fragments        of compactions and earlier erasures; their tombstones say when they go
 
 Of a bucket that keeps versions, those of deleted objects count, too: a staged segment leaves one whenever it is
@@ -31,6 +33,7 @@ from coldstream.plain_json import read_json
 from coldstream.store.control import MAX_NOTE_BYTES
 from coldstream.store.log import iter_log
 from coldstream.store.parsed_keys import KeyKind, ParsedKey
+from coldstream.store.recovery_log import read_span_header
 from coldstream.store.wal_object import WalEntry, header_bytes_of, parse_header
 from coldstream.units import KIB, ByteRange, Offset
 
@@ -46,6 +49,7 @@ class CopyKind(StrEnum):
     UPLOAD = "unfinished upload"
     UNCOMMITTED = "uncommitted fragment"
     LOGGED = "object of a write-ahead log"
+    SPAN = "object of a recovery log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +86,10 @@ def find_copies(stores: LifecycleStores, stream: StreamId, first_offset: Offset,
     quarantined segments, of all staged ones and of unfinished uploads, a thousand at a time; the log up to the span's
     end, and all tombstones and missing offsets, a Query a page; a GET for each uncommitted fragment, and for each
     quarantined segment that no record names. For a direct stream besides, a GET and a listing for each opening that it
-    ever had, and one or two GETs for each object that is left of their write-ahead logs.
+    ever had, and one or two GETs for each object that is left of their write-ahead logs. For the recovery logs a
+    listing a thousand, and a GET for each object.
 
-    Raises CorruptionError for an object of a write-ahead log that does not say what it holds.
+    Raises CorruptionError for an object of a write-ahead log, or of a recovery log, that does not say what it holds.
     """
     span = range(first_offset, next_offset)
     incarnation = stream.incarnation
@@ -96,12 +101,40 @@ def find_copies(stores: LifecycleStores, stream: StreamId, first_offset: Offset,
         *_uploads(stores, stream),
         *_uncommitted(stores, stream, {one.key for one in tombstones}, next_offset),
         *_logged(stores, stream, span),
+        # Of deleted ones the versions go at the end of the erasure: they would be in the way of every one.
+        *(one for one in find_spans(stores, stream, first_offset, next_offset) if not one.is_deleted),
     ]
     return FoundCopies(
         tuple(one for one in copies if _overlaps(span, one.first_offset, one.next_offset)),
         tuple(one for one in quarantines if _overlaps(span, one.first_offset, one.next_offset)),
         tuple(one for one in tombstones if _overlaps(span, one.first_offset, one.next_offset)),
     )
+
+
+def find_spans(
+    stores: LifecycleStores, stream: StreamId, first_offset: Offset, next_offset: Offset
+) -> Iterator[OtherCopy]:
+    """Look in the recovery logs of all nodes for copies of offsets.
+
+    Of a deleted object, only its versions are left, which say nothing here: any of them may hold the offsets. Cost: a
+    listing a thousand, and a GET for each object. Raises CorruptionError.
+    """
+    span = range(first_offset, next_offset)
+    for found in _stored(stores, stores.keys.all_spans):
+        parsed = stores.keys.parse(found.key)
+        if parsed is None or parsed.kind is not KeyKind.SPAN:
+            continue
+        if found.is_deleted:
+            yield OtherCopy(CopyKind.SPAN, found.key, first_offset, next_offset, is_deleted=True)
+            continue
+        try:
+            entries = read_span_header(stores.objects, found.key).entries
+        except ObjectNotFoundError:  # deleted by its agent since it was listed
+            continue
+        mine = [one for one in entries if one.stream.incarnation == stream.incarnation]
+        if any(_overlaps(span, one.first_offset, one.next_offset) for one in mine):
+            first, following = min(one.first_offset for one in mine), max(one.next_offset for one in mine)
+            yield OtherCopy(CopyKind.SPAN, found.key, first, following)
 
 
 def _overlaps(span: range, first_offset: Offset, next_offset: Offset | None) -> bool:

@@ -3,8 +3,9 @@
 Nothing is deleted that may be the only copy of a message: a quarantined or staged segment goes only if the archive
 holds all of its offsets. An object that nothing names goes after a fence, which keeps its writer from committing it,
 and after a read that shows that no entry names it. Objects of write-ahead logs stay: other streams share them, and what
-is there tells where a log ends; only versions of those that were deleted go. All of it is claimed before, so that a
-hold that is put meanwhile is told only when it is over.
+is there tells where a log ends; only versions of those that were deleted go. Objects of recovery logs stay as well, as
+they may be the only copy of what other streams have; versions of deleted ones go when the erasure ends. All of it is
+claimed before, so that a hold that is put meanwhile is told only when it is over.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coldstream.archive.coverage import read_coverage
-from coldstream.erase.copies import CopyKind, FoundCopies, OtherCopy
+from coldstream.erase.copies import CopyKind, FoundCopies, OtherCopy, find_spans
 from coldstream.erase.scope import check_holds
 from coldstream.errors import OtherCopiesError, StreamNotFoundError
 from coldstream.lifecycle.deletes import MAX_KEYS, delete_for_good
@@ -59,6 +60,7 @@ def discard_copies(stores: LifecycleStores, stream: StreamId, found: FoundCopies
         [one for one in logged if not one.is_deleted],
         "its writer deletes when its client is closed, and `coldstream garbage` if the writer is dead",
     )
+    _refuse_spans(found.copies)
     for one in found.copies:
         if one.upload_id is not None:
             stores.objects.abort_upload(one.key, one.upload_id)
@@ -69,6 +71,26 @@ def discard_copies(stores: LifecycleStores, stream: StreamId, found: FoundCopies
     # After the objects: until a record is gone, the next run finds what this one has left.
     for record in found.quarantines:
         _forget(stores, incarnation, record, by)
+
+
+def discard_spans(stores: LifecycleStores, stream: StreamId, first_offset: Offset, next_offset: Offset) -> None:
+    """Delete the versions of recovery logs' deleted objects, at the end of an erasure of these offsets.
+
+    Agents may have logged a copy after those were looked for, and before they saw that its offsets are archived. Cost:
+    that of `find_spans`, and that of `discard_copies` for what it deletes. Raises OtherCopiesError while an object
+    holds some of the offsets: the erasure ends when it is gone.
+    """
+    spans = tuple(find_spans(stores, stream, first_offset, next_offset))
+    _refuse_spans(spans)
+    _delete(stores, stream.incarnation, spans)
+
+
+def _refuse_spans(copies: Sequence[OtherCopy]) -> None:
+    spans = [one for one in copies if one.kind is CopyKind.SPAN]
+    _refuse(
+        [one for one in spans if not one.is_deleted],
+        "its agent deletes once all that it holds is archived, and `coldstream recover` if the agent is gone",
+    )
 
 
 def _refuse(copies: Sequence[OtherCopy], why: str) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coldstream.erase.copies import FoundCopies, find_copies
-from coldstream.erase.discard import discard_copies
+from coldstream.erase.discard import discard_copies, discard_spans
 from coldstream.erase.replacement import commit_replacement, replacement_of
 from coldstream.erase.report import ErasureReport
 from coldstream.erase.rewrite import Rewrite, rewrite_fragment
@@ -124,7 +124,8 @@ class Eraser:
         It ends early, without an error, once `should_stop` is true. Cost: that of `take_all_versions`, and a
         transaction and a PUT on a bucket with versions; of each fragment a Query, a GET each 4 MiB of chunks; if
         anything in it is erased, the same again to read it back, a HEAD, a PUT, a transaction, a PUT of the note and a
-        Query. Raises HeldError and StreamDeletedError if that is new, CorruptionError for a damaged fragment, and as
+        Query; at the end that of `discard_spans`. Raises HeldError and StreamDeletedError if that is new,
+        CorruptionError for a damaged fragment, OtherCopiesError at the end while a recovery log has a copy, and as
         `Selection.takes`; what was done by then is done, and the next run goes on.
         """
         report = ErasureReport(stream, erasure, is_done=erasure.state is ErasureState.DONE)
@@ -137,6 +138,7 @@ class Eraser:
                 if self.stores.bucket.versioned is not False:
                     report = self._save(report, erasure.next_offset)
                 take_all_versions(self.stores, stream.incarnation, erasure)
+                discard_spans(self.stores, stream, erasure.first_offset, erasure.next_offset)
                 return self._save(report, erasure.next_offset, ErasureState.DONE)
             if self.should_stop() or unsaved == SAVE_EVERY:
                 report, unsaved = self._save(report, position), 0

@@ -35,6 +35,7 @@ class ObjectKind(StrEnum):
     QUARANTINED = "segment in quarantine"
     QUARANTINE_NOTE = "reason of a quarantine"
     WAL = "object of a write-ahead log"
+    SPAN = "object of a recovery log"
     STREAM_CONTROL = "control object of a stream"
     ARCHIVE_CONTROL = "control object of the archive"
     UNFINISHED = "unfinished multipart upload"
@@ -124,6 +125,7 @@ KINDS: tuple[KindRule, ...] = (
         "its log is sealed, and it comes after the seal; or it is not among the 32 objects before it, and each of its"
         " batches is archived, of an opening that was recovered, or of a stream deleted for good",
     ),
+    KindRule(ObjectKind.SPAN, "`spans/[{cluster}/]{node}/{time}.span`", "agent", None),
     KindRule(ObjectKind.STREAM_CONTROL, "`{hash8}_{incarnation}/control/….json`", "whatever changes the stream", None),
     KindRule(
         ObjectKind.ARCHIVE_CONTROL,
@@ -147,6 +149,7 @@ _BY_KEY = {
     KeyKind.QUARANTINED: ObjectKind.QUARANTINED,
     KeyKind.QUARANTINE_NOTE: ObjectKind.QUARANTINE_NOTE,
     KeyKind.WAL: ObjectKind.WAL,
+    KeyKind.SPAN: ObjectKind.SPAN,
 }
 _OF_THE_ARCHIVE = frozenset({ControlKind.GRANT, ControlKind.POLICY, ControlKind.CLUSTER, ControlKind.SHARD_MAP})
 _RULES = {rule.kind: rule for rule in KINDS}

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from coldstream.archive.borders import QuietSpans
 from coldstream.archive.coverage import covered_to
 from coldstream.archive.envelope import DETAIL_TYPE, source_of
 from coldstream.archive.events import detail_of
@@ -149,10 +150,11 @@ class Announcer:
         stream: StreamId,
         *,
         cut_every_ms: int | None = None,
+        quiet: QuietSpans | None = None,
         on_bytes: Callable[[int], None] = lambda _: None,
     ) -> SegmentRolled:
         """Stage a slice as `ingest.stage.stage` does."""
-        return stage(slice_, stream, self.objects, self.keys, cut_every_ms=cut_every_ms, on_bytes=on_bytes)
+        return stage(slice_, stream, self.objects, self.keys, cut_every_ms=cut_every_ms, quiet=quiet, on_bytes=on_bytes)
 
     def put(self, rolled: SegmentRolled, *, is_contested: bool = False) -> Announcement:
         """Put the event of a staged slice. Cost: a GetItem, two for a contested one, and one PutEvents."""

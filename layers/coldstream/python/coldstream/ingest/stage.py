@@ -12,6 +12,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+from coldstream.archive.borders import QuietSpans
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import ConflictError, InvalidInputError
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
@@ -65,6 +66,7 @@ def stage(
     keys: Keys,
     *,
     cut_every_ms: int | None = None,
+    quiet: QuietSpans | None = None,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> SegmentRolled:
     """Copy a slice to the staging area, unless a copy is there, and return what to announce.
@@ -99,4 +101,5 @@ def stage(
         cut_every_ms=cut_every_ms,
         etag=None if staged is None else staged.etag,
         cluster=keys.cluster,
+        quiet=quiet,
     )

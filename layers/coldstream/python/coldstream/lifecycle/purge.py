@@ -3,7 +3,8 @@
     1. all entries go, in batches; from the first on, nothing brings the stream back
     2. the sweep deletes their objects when they are due
     3. what is staged or in quarantine, and what uploads left behind, is listed and deleted, until a listing shows none
-    4. what is known to be missing goes, too, with its notes in the bucket: reasons are text of people
+    4. while a recovery log has an object with messages of it, it is waited for: agents delete those by themselves
+    5. what is known to be missing goes, too, with its notes in the bucket: reasons are text of people
 
 The head stays, and so do the other notes in the bucket: that the stream is deleted has to be known for ever, for an
 agent may announce its segments again. A hold on any of its offsets holds up all of it.
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 
-from coldstream.errors import HeldError, NotDeletedError, StreamDeletedError
+from coldstream.errors import CorruptionError, HeldError, NotDeletedError, ObjectNotFoundError, StreamDeletedError
 from coldstream.lifecycle.deletes import MAX_KEYS, MAX_TOLD
 from coldstream.lifecycle.holds import HeldStream, read_held_stream
 from coldstream.lifecycle.markers import write_missing_markers
@@ -34,6 +35,7 @@ from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.parsed_keys import ControlKind, KeyKind
 from coldstream.store.ports import DeleteFailure
 from coldstream.store.races import retry_lost_races
+from coldstream.store.recovery_log import read_span_header
 from coldstream.store.sortkeys import TOMBSTONES
 from coldstream.units import MAX_TIMESTAMP_MS, TimestampMs
 
@@ -54,7 +56,8 @@ class PurgeState(StrEnum):
 class PurgeReport:
     """What a run of the purge did. `leftovers` are objects that no entry had named; `young` ones wait for a later run.
 
-    `held` is the id of the hold that holds it up, `failures` are what the store did not delete.
+    `logged` are objects of recovery logs that hold messages of it, and that their agents, or `coldstream recover`,
+    delete. `held` is the id of the hold that holds it up, `failures` are what the store did not delete.
     """
 
     state: PurgeState = PurgeState.NONE
@@ -62,6 +65,7 @@ class PurgeReport:
     leftovers: int = 0
     leftover_bytes: int = 0
     young: int = 0
+    logged: int = 0
     held: str | None = None
     failures: tuple[DeleteFailure, ...] = ()
     is_stopped: bool = False
@@ -141,7 +145,7 @@ def end_purge(
     """Delete what no entry had named, once the sweep has deleted all that entries had; then mark it as purged.
 
     `report` is that of `begin_purge`. Cost: a LIST and a DeleteObjects every 1,000 objects, of three or four prefixes,
-    and a listing of unfinished uploads for each of them.
+    a listing of unfinished uploads for each of them, and that of `_count_logged`.
     """
     if report.state is not PurgeState.RUNNING or report.is_stopped:
         return report
@@ -154,7 +158,9 @@ def end_purge(
     # The sweep has written them, if it had anything to delete.
     write_missing_markers(stores, head)
     report = _delete_leftovers(stores, head.stream, begun, report, should_stop)
-    is_empty = not (report.young or report.leftovers or report.failures or report.is_stopped)
+    if not report.is_stopped:
+        report = replace(report, logged=_count_logged(stores, head))
+    is_empty = not (report.young or report.leftovers or report.failures or report.is_stopped or report.logged)
     if not is_empty or begun < head.purge_at + LONGEST_UPLOAD_MS:
         return report
     _forget_missing(stores, incarnation)
@@ -218,6 +224,30 @@ def _delete_batch(
         young=report.young + len(batch) - len(old),
         failures=(report.failures + answer.failed)[:MAX_TOLD],
     )
+
+
+def _count_logged(stores: LifecycleStores, head: Head) -> int:
+    """Count the objects of recovery logs that hold anything of a stream, and versions of those that were deleted.
+
+    A version does not say whose it is, so all count that were put before, and up to a day after, the stream was
+    deleted: agents log nothing of a deleted stream, and the template's lifecycle rule ends these versions in a day or
+    two. Cost: a listing a thousand, and a GET for each object. What is damaged counts, too.
+    """
+    logged_to = (head.deleted_at or 0) + LONGEST_UPLOAD_MS
+    logged = 0
+    for found in _listed(stores, stores.keys.all_spans):
+        parsed = stores.keys.parse(found.key)
+        if parsed is None or parsed.kind is not KeyKind.SPAN:
+            continue
+        try:
+            entries = read_span_header(stores.objects, found.key).entries
+        except ObjectNotFoundError:
+            logged += found.version_id is not None and found.size_bytes > 0 and found.last_modified < logged_to
+        except CorruptionError:
+            logged += 1
+        else:
+            logged += any(entry.stream.incarnation == head.stream.incarnation for entry in entries)
+    return logged
 
 
 def _prefixes(stores: LifecycleStores, stream: StreamId) -> list[str]:

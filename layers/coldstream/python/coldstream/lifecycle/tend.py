@@ -49,6 +49,8 @@ class TendReport:
         """How the purge stands, None for a stream that is not deleted."""
         if self.purge.held is not None:
             return f"held by {self.purge.held}"
+        if self.purge.logged:
+            return f"waits for {self.purge.logged} objects of recovery logs"
         return None if self.purge.state is PurgeState.NONE else self.purge.state.value
 
     @property
@@ -148,6 +150,7 @@ def _to_json(report: TendReport) -> dict[str, Any]:
         "purge": report.purge.state,
         "removed_entries": report.purge.removal.fragments,
         "held_by": report.purge.held,
+        "logged": report.purge.logged,
         "not_deleted": [{"key": one.key, "reason": one.reason} for one in report.failures],
         "is_stopped": report.is_stopped,
         "error": None if report.error is None else f"{type(report.error).__name__}: {report.error}",

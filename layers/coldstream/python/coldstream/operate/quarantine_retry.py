@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from zlib import crc32
 
+from coldstream.archive.borders import QuietSpans
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import ConflictError, ObjectExistsError, ObjectNotFoundError
@@ -61,6 +62,7 @@ def announce_again(announcer: Announcer, segment: QuarantinedSegment) -> Retried
         raise ObjectNotFoundError(record.key)
     staged_key = announcer.keys.staged(stream.incarnation, record.first_offset, record.next_offset)
     etag = _stage(objects, record.key, source, staged_key)
+    cut_every_ms, quiet = _spans(objects, record.key)
     rolled = SegmentRolled(
         stream,
         record.first_offset,
@@ -68,9 +70,10 @@ def announce_again(announcer: Announcer, segment: QuarantinedSegment) -> Retried
         source.size_bytes,
         objects.bucket,
         staged_key,
-        cut_every_ms=_cut_every_ms(objects, record.key),
+        cut_every_ms=cut_every_ms,
         etag=etag,
         cluster=bound,
+        quiet=quiet,
     )
     # Contested: the archive may have these offsets, and that says nothing about this copy.
     return RetriedSegment(segment, source, announcer.put(rolled, is_contested=True))
@@ -148,14 +151,19 @@ def _crc32_of(objects: ObjectStore, key: str, source: ObjectInfo) -> int:
     return checksum
 
 
-def _cut_every_ms(objects: ObjectStore, key: str) -> int | None:
-    """Return how the segment is to be cut, as the note beside it has it; earlier releases wrote none."""
+def _spans(objects: ObjectStore, key: str) -> tuple[int | None, QuietSpans | None]:
+    """Return how the segment is to be cut, as the note beside it has it; earlier releases wrote less, or nothing."""
     try:
         note = read_json(objects.get_range(f"{key}.json", ByteRange(0, MAX_NOTE_BYTES)).data)
     except (ObjectNotFoundError, ValueError):
-        return None
-    found = note.get("cut_every_ms") if isinstance(note, dict) else None
-    return found if isinstance(found, int) else None
+        return None, None
+    every_ms = note.get("cut_every_ms") if isinstance(note, dict) else None
+    if not isinstance(every_ms, int):
+        return None, None
+    match note.get("quiet"):
+        case {"min_bytes": int(min_bytes), "every_ms": int(quiet_ms)}:
+            return every_ms, QuietSpans(min_bytes, quiet_ms)
+    return every_ms, None
 
 
 def _drop_earlier(announcer: Announcer, retried: RetriedSegment) -> None:

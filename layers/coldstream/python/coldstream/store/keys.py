@@ -12,11 +12,12 @@
     {prefix}staging/[{cluster}/]{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
     {prefix}quarantine/{incarnation}/{first offset, 20 digits}-{etag}.segment, and .json beside it with the reason
     {prefix}wal/{writer}/{epoch, 10 digits}/{sequence, 20 digits}
+    {prefix}spans/[{cluster}/]{node}/{time in ms, 20 digits}.span
 
 `hash8` spreads streams over S3's partitions. No vhost or stream name is ever part of a key. An incarnation is, and its
 alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix. The same holds for a
-cluster and for the ids of holds and erasures. A cluster's staged segments lie one level deeper than those of agents
-without a cluster, so that policies can tell them apart. `parsed_keys` reads keys back.
+cluster, for a node and for the ids of holds and erasures. What a cluster stages, and its recovery log, lies one level
+deeper than that of agents without a cluster, so that policies can tell them apart. `parsed_keys` reads keys back.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from coldstream.manifest.access import Grant
 from coldstream.manifest.appender import check_writer
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import Incarnation
-from coldstream.store.parsed_keys import ParsedKey, parse
+from coldstream.store.parsed_keys import NODE, ParsedKey, parse
 from coldstream.store.sortkeys import grant_key, names_key
-from coldstream.units import Epoch, Offset
+from coldstream.units import Epoch, Offset, TimestampMs
 
 _STAGED = re.compile(r"(?P<first>[0-9]{20})-(?P<next>[0-9]{20})\.segment")
 _NOTE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -172,6 +173,22 @@ class Keys:
     def wal_object(self, writer: str, epoch: int, sequence: int) -> str:
         """Return the key of an object of a write-ahead log. Raises InvalidNameError."""
         return f"{self.wal(writer)}{epoch:010}/{sequence:020}"
+
+    def span(self, node: str, at: TimestampMs) -> str:
+        """Return the key of an object of a node's recovery log. Raises InvalidNameError."""
+        return f"{self.spans(node)}{at:020}.span"
+
+    def spans(self, node: str) -> str:
+        """Return the prefix of a node's recovery log. Raises InvalidNameError."""
+        if not NODE.fullmatch(node):
+            raise InvalidNameError("node", f"{node[:80]!r} is not 1 to 63 letters, digits and hyphens")
+        of_cluster = f"{self.cluster}/" if self.cluster else ""
+        return f"{self.all_spans}{of_cluster}{node}/"
+
+    @property
+    def all_spans(self) -> str:
+        """The prefix of the recovery logs of all nodes of all clusters."""
+        return f"{self.prefix}spans/"
 
     def parse(self, key: str) -> ParsedKey | None:
         """Read a key back; None unless it is, character for character, one that coldstream makes under this prefix."""

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import Incarnation
-from coldstream.units import MAX_OFFSET, Offset
+from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, Offset, TimestampMs
 
 
 class KeyKind(StrEnum):
@@ -25,6 +25,7 @@ class KeyKind(StrEnum):
     QUARANTINE_NOTE = "reason of a quarantine"
     CONTROL = "control object"
     WAL = "object of a write-ahead log"
+    SPAN = "object of a recovery log"
 
 
 class ControlKind(StrEnum):
@@ -51,7 +52,8 @@ class ParsedKey:
     `tag` is what a quarantined segment's key has of its ETag. `id` is that of a hold, a release or an erasure, or the
     hash in the key of a grant, a policy, a cluster or a shard map. `next_offset` is that of a staged
     segment or of a loss. `writer`, `epoch` and `sequence` are those of an object of a write-ahead log;
-    an opening of a direct stream has an `epoch`, too.
+    an opening of a direct stream has an `epoch`, too. `node` is whose an object of a recovery log is, and `at` when it
+    was put.
     """
 
     kind: KeyKind
@@ -67,7 +69,12 @@ class ParsedKey:
     writer: str | None = None
     epoch: int | None = None
     sequence: int | None = None
+    node: str | None = None
+    at: TimestampMs | None = None
 
+
+NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+"""The name of a node in the keys of its recovery log."""
 
 _LIFE = r"(?P<incarnation>[A-Za-z0-9_=-]{1,255})"
 _FIRST = r"(?P<first>[0-9]{20})"
@@ -85,6 +92,11 @@ _SHAPES: tuple[tuple[re.Pattern[str], KeyKind, ControlKind | None], ...] = tuple
         (
             r"wal/(?P<writer>[A-Za-z0-9][A-Za-z0-9-]{0,62})/(?P<epoch>[0-9]{10})/(?P<sequence>[0-9]{20})",
             KeyKind.WAL,
+            None,
+        ),
+        (
+            rf"spans/(?:(?P<cluster>[A-Za-z0-9][A-Za-z0-9-]{{0,62}})/)?(?P<node>{NODE.pattern})/(?P<at>[0-9]{{20}})\.span",
+            KeyKind.SPAN,
             None,
         ),
         (_CONTROL + r"stream\.json", KeyKind.CONTROL, ControlKind.STREAM),
@@ -125,7 +137,9 @@ def _parsed(found: dict[str, str | None], kind: KeyKind, control: ControlKind | 
     # The offset after the greatest one is an offset of none, but a range may end there.
     if (first is not None and first > MAX_OFFSET) or (following is not None and following > MAX_OFFSET + 1):
         return None
-    generation = _number(found.get("generation"))
+    generation, at = _number(found.get("generation")), _number(found.get("at"))
+    if at is not None and at > MAX_TIMESTAMP_MS:
+        return None
     return ParsedKey(
         kind,
         incarnation=None if incarnation is None else Incarnation(incarnation),
@@ -140,6 +154,8 @@ def _parsed(found: dict[str, str | None], kind: KeyKind, control: ControlKind | 
         writer=found.get("writer"),
         epoch=_number(found.get("epoch")),
         sequence=_number(found.get("sequence")),
+        node=found.get("node"),
+        at=None if at is None else TimestampMs(at),
     )
 
 

@@ -15,6 +15,7 @@ from coldstream.agent.disk.file_marks import FileMarks
 from coldstream.agent.disk.pins import Pin, StreamPins
 from coldstream.agent.disk.successions import Successions
 from coldstream.agent.disk.walk import SegmentWalk
+from coldstream.archive.borders import QuietSpans
 from coldstream.format.chunk import ChunkHeader
 from coldstream.units import Offset
 
@@ -38,11 +39,15 @@ class ReleasableSegment:
 
 
 class StreamDisk:
-    """The pins of one stream, and the `log` of what they hold; `every_ms` is the span of time borders, if any."""
+    """The pins of one stream, and the `log` of what they hold.
 
-    def __init__(self, pins: StreamPins, every_ms: int | None) -> None:
+    `every_ms` and `quiet` are the spans of time borders, if any.
+    """
+
+    def __init__(self, pins: StreamPins, every_ms: int | None, quiet: QuietSpans | None = None) -> None:
         self.pins = pins
         self._every_ms = every_ms
+        self._quiet = quiet
         self._walks: dict[Offset, SegmentWalk] = {}
         self._successions = Successions(pins.directory)
         self._compared: dict[Offset, tuple[int, int]] = {}
@@ -135,7 +140,7 @@ class StreamDisk:
         """Have the log be of these pins. Walks are kept: walking a segment from its start again reads all headers."""
         self._walks = {
             pin.first_offset: self._walks.get(pin.first_offset)
-            or SegmentWalk(pin.path, pin.first_offset, self._every_ms)
+            or SegmentWalk(pin.path, pin.first_offset, self._every_ms, self._quiet)
             for pin in pins
         }
         self.log = DiskLog.of(pins, self._walks, self._successions, is_own=self.pins.are_own)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from coldstream.archive.borders import Side, TimeBorders
+from coldstream.archive.borders import QuietSpans, Side, TimeBorders
 from coldstream.errors import CorruptionError
 from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader, ChunkType
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
@@ -61,10 +61,13 @@ class SegmentWalk:
     outermost chunks, `first_user` and `last_user` the outermost user chunks; each is None until there is one.
     """
 
-    def __init__(self, path: Path, first_offset: Offset, every_ms: int | None = None) -> None:
+    def __init__(
+        self, path: Path, first_offset: Offset, every_ms: int | None = None, quiet: QuietSpans | None = None
+    ) -> None:
         self.path = path
         self.first_offset = first_offset
         self._every_ms = every_ms
+        self._quiet = quiet
         self._restart()
 
     def _restart(self) -> None:
@@ -75,7 +78,7 @@ class SegmentWalk:
         self.first_user: WalkedChunk | None = None
         self.last_user: WalkedChunk | None = None
         self.size_bytes = 0
-        self._time_borders = TimeBorders(self._every_ms)
+        self._time_borders = TimeBorders(self._every_ms, self._quiet)
 
     @property
     def start(self) -> SegmentPosition:
@@ -118,15 +121,9 @@ class SegmentWalk:
         return self.borders[0]
 
     def last_border(self, now: TimestampMs) -> Border:
-        """Return the last border. The end of the last user chunk counts as one when its time span is over.
-
-        It counts one more span later than that: a leader whose clock is behind ours by less than a span can then add
-        nothing to a span that we closed.
-        """
-        if self._every_ms is not None and self.last_user is not None:
-            window = self._time_borders.window(self.last_user.header.timestamp)
-            if (window + 2) * self._every_ms <= now:
-                return Border(self.last_user.end, self.last_user)
+        """Return the last border. The end of the last user chunk counts as one when its time span is over."""
+        if self.last_user is not None and self._time_borders.is_over(now):
+            return Border(self.last_user.end, self.last_user)
         return self.borders[-1]
 
     def header_at(self, position: int) -> ChunkHeader | None:

@@ -225,7 +225,21 @@ def _of_agent(status: AgentStatus) -> Iterator[Metric]:
         ),
         ("disk_free_bytes", "Space left on the file system of the broker's data and the pins.", status.disk_free_bytes),
         ("disk_size_bytes", "Size of that file system.", status.disk_total_bytes),
-        ("max_lag_seconds", "The max-lag that is set, absent if none is.", status.max_lag_s),
+        (
+            "max_lag_seconds",
+            "The time within which everything is archived: the max-lag, and the quiet span; absent without a max-lag.",
+            status.max_lag_s,
+        ),
+        (
+            "recovery_log_objects",
+            "Objects that this node keeps in the recovery log, absent if it writes none.",
+            status.log_objects,
+        ),
+        (
+            "recovery_log_complete_timestamp_seconds",
+            "What was committed then is archived, in the recovery log, or a slice on its way; absent before the first.",
+            None if status.logged_at is None else status.logged_at / 1000,
+        ),
     ):
         if value is not None:
             yield GaugeMetricFamily(PREFIX + name, text, value=value)

@@ -66,7 +66,9 @@ class AgentStatus:
     `disk_*_bytes` are of the state directory's file system. `problems` are what is wrong with the agent as a whole now,
     in words, and `settings` its options, without secrets. `refused_streams` counts the streams that the broker's user
     may not read; `is_login_refused` says that the broker refuses user or password. `aws_contact_at` and
-    `broker_contact_at` are when each last answered: AgentMetrics fills them in.
+    `broker_contact_at` are when each last answered: AgentMetrics fills them in. `log_objects` are those that this node
+    keeps in the recovery log, None if it has none, and what was committed at `logged_at` is archived, logged, or a
+    slice on its way. `max_lag_s` is the time within which everything is archived, None if there is none.
     """
 
     at: TimestampMs
@@ -81,6 +83,8 @@ class AgentStatus:
     streams: tuple[StreamStatus, ...]
     refused_streams: int = 0
     is_login_refused: bool = False
+    log_objects: int | None = None
+    logged_at: TimestampMs | None = None
     aws_contact_at: TimestampMs | None = None
     broker_contact_at: TimestampMs | None = None
 
