@@ -21,7 +21,8 @@ from coldstream.read.reader import Reader
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from tests.support.agent import PACKAGES, AgentProcess
-from tests.support.broker import Broker
+from tests.support.broker import Broker, find_rabbitmq
+from tests.support.fixtures import do_without
 
 pytestmark = pytest.mark.broker
 
@@ -33,6 +34,15 @@ WAIT_S = 90
 @pytest.fixture(scope="module")
 def stack() -> Iterator[EmulatedStack]:
     with EmulatedStack(inherited={}) as running:
+        yield running
+
+
+@pytest.fixture
+def node() -> Iterator[Broker]:
+    """A broker of its own: the test loses what is on its disk."""
+    if find_rabbitmq() is None:
+        do_without("RabbitMQ")
+    with Broker() as running:
         yield running
 
 
@@ -66,15 +76,15 @@ def recover(stack: EmulatedStack, *options: str) -> dict[str, Any]:
 
 
 def test_what_was_confirmed_longer_ago_than_the_lag_survives_the_node_and_its_disk(
-    broker: Broker, stack: EmulatedStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    node: Broker, stack: EmulatedStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in stack.environment.items():
         monkeypatch.setenv(name, value)
     sent: dict[str, list[bytes]] = {name: [] for name in STREAMS}
     state = tmp_path / "state"
-    uri = f"rabbitmq-stream://guest:guest@{broker.host}:{broker.stream_port}"
-    options = ["--data", broker.data_directory, "--max-lag", "3s", "--quiet-span", "1h"]
-    with broker.connect("/") as streams:
+    uri = f"rabbitmq-stream://guest:guest@{node.host}:{node.stream_port}"
+    options = ["--data", node.data_directory, "--max-lag", "3s", "--quiet-span", "1d"]
+    with node.connect("/") as streams:
         for name in STREAMS:
             streams.create_stream(name, max_segment_bytes=1_000_000)
         agent = AgentProcess(stack.environment, state, uri, *options)
@@ -98,9 +108,10 @@ def test_what_was_confirmed_longer_ago_than_the_lag_survives_the_node_and_its_di
             assert all(archived(stack, name) == [] for name in STREAMS)
             # The node is lost, with the agent's directory.
             agent.kill()
-    shutil.rmtree(state)
-    for name in STREAMS:
-        shutil.rmtree(broker.stream_directory(name, "/"))
+    directories = [node.stream_directory(name) for name in STREAMS]
+    node.kill()
+    for directory in (state, *directories):
+        shutil.rmtree(directory)
     there = recover(stack, "--dry-run")
     assert len(there["streams"]) == len(STREAMS)
     assert all(archived(stack, name) == [] for name in STREAMS)
