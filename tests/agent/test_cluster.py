@@ -39,7 +39,7 @@ STREAMS: dict[str, tuple[str, ...]] = {ROLLED: (), QUIET: ("--max-lag", "3s")}
 """The streams, and the options of the agents that each has of its own."""
 
 COMMITTED, NEVER_COMMITTED, AFTER = 250, 300, 600
-WAIT_S = 60
+WAIT_S = 300
 
 
 @dataclass(frozen=True, slots=True)

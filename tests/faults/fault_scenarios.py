@@ -10,7 +10,7 @@ from tests.faults.fault_acts import asked, command, function, upload_event, with
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, REBUILT, FaultyWorld, segments_directory
 from tests.faults.job_acts import create_job, open_queue, run_queued_job, run_worker
-from tests.faults.prepared_acts import later, leave_garbage
+from tests.faults.prepared_acts import later, leave_garbage, log_archived
 from tests.faults.serving_scenarios import SERVING
 from tests.faults.steering_scenarios import STEERING
 
@@ -109,6 +109,8 @@ SCENARIOS: dict[str, FaultScenario] = {
         FaultScenario("retention function", function("retention"), prepared=(_SHORT_POLICY,)),
         FaultScenario("erase function", function("erase")),
         FaultScenario("announce", with_bus(command("announce", more=_directory)), uploaded=1),
+        # What the archive lacks is announced as above; here all of it is archived, and the log's object goes.
+        FaultScenario("recover", with_bus(command("recover")), prepared=(log_archived,)),
         FaultScenario(
             "worker with a compaction", run_worker(_WORKERS_JOB), prepared=(_WORKERS_JOB,), of=frozenset({"worker"})
         ),

@@ -7,7 +7,8 @@ from dataclasses import replace
 from coldstream.archive.upload import Uploader
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.jobs.store import JobStore
-from coldstream.units import ByteRange, Offset
+from coldstream.store.span_object import LoggedRun, span_object
+from coldstream.units import ByteRange, Offset, TimestampMs
 from tests.faults.fault_acts import Act, Outcome, function, upload_event
 from tests.faults.faulty_world import FRAGMENT_BYTES, KEYS, ORDERS, FaultyWorld, segments_directory
 
@@ -33,6 +34,15 @@ def later(days: int) -> Act:
 def leave_garbage(world: FaultyWorld) -> Outcome:
     """Put an object that belongs to nothing among the fragments."""
     world.objects.put(KEYS.fragment(ORDERS.incarnation, Offset(0), 7), b"of a compaction that died")
+    return Outcome(b"")
+
+
+def log_archived(world: FaultyWorld) -> Outcome:
+    """Leave an object of a recovery log, of which the archive has everything."""
+    (first, *_) = find_rolled(segments_directory())
+    data = first.path.read_bytes()[first.position : first.end]
+    run = LoggedRun(ORDERS, first.first_offset, first.next_offset, data)
+    world.objects.put(KEYS.span("node-1", TimestampMs(1)), span_object([run]))
     return Outcome(b"")
 
 

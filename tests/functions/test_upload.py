@@ -51,6 +51,7 @@ def app(table_name: str, s3_objects: S3Objects, monkeypatch: pytest.MonkeyPatch)
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.metrics.clear_metrics()  # one set for a process, in which other tests may have left some
     return module
 
 

@@ -214,7 +214,8 @@ class Broker:
 
         The broker is asked only if the disk leaves it in doubt: its tool takes a second of processor time.
         """
-        paths = self.data_directory.iterdir()
+        # Its tool also knows of a directory that is about to be made, as that of a node's first stream may be.
+        paths = self.data_directory.iterdir() if self.data_directory.is_dir() else ()
         found = [path for path in paths if may_encode(path.name.rpartition("_")[0], vhost, stream)]
         return found[0] if len(found) == 1 else self.told_directory(stream, vhost)
 
