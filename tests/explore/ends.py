@@ -14,7 +14,7 @@ from coldstream.lifecycle.holds import release_hold
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.tend import tend
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
-from coldstream.manifest.entry import Head, Hold, Loss
+from coldstream.manifest.entry import Head, Hold, Loss, Quarantine
 from coldstream.manifest.repair import DAMAGED
 from coldstream.manifest.state import ManifestState, replay
 from coldstream.rebuild.compare import differences
@@ -228,9 +228,10 @@ def bucket_is_enough(end: End, said: Sequence[str]) -> None:
 
     What protects is written to the bucket first, and taken away last: who dies between leaves a hold; and the note of a
     loss stays that came too late, below the floor by then, or whose agent died, and is refused by now as the stream is
-    a cluster's; and that of a range that was not given up in the end, as it is held by now, or known to be lost. And a
-    fence whose maker died before its note is low in the bucket: nothing goes by it, as each deletion shows. Of two who
-    end a purge at once, either may leave its note.
+    a cluster's; and that of a range that was not given up in the end, as it is held by now, or known to be lost. The
+    note of a quarantine stays, with its copy, if who wrote it died or gave up before the record, and is refused by now,
+    too. And a fence whose maker died before its note is low in the bucket: nothing goes by it, as each deletion shows.
+    Of two who end a purge at once, either may leave its note.
     """
     floor = end.state.head.floor if end.state.head else 0
     found = list(differences(end.table, end.rebuilt(), INCARNATION))
@@ -241,13 +242,19 @@ def bucket_is_enough(end: End, said: Sequence[str]) -> None:
         if is_somebody_refused(said) or one.other.next_offset <= floor or one.other.reason == DAMAGED
     ]
     holds = [one for one in found if isinstance(one.other, Hold) and one.one is None]
-    allowed = {"generation", *(["losses"] if late else []), *(["holds"] if holds else [])}
+    aside = [
+        one for one in found if isinstance(one.other, Quarantine) and one.one is None and is_somebody_refused(said)
+    ]
+    allowed = {
+        *("generation", *(["losses"] if late else []), *(["holds"] if holds else [])),
+        *(["quarantined"] if aside else []),
+    }
     heads = [one for one in found if isinstance(one.one, Head) and isinstance(one.other, Head)]
     if all(one.one.purged_at and one.other.purged_at for one in heads):
         allowed.add("purged_at")
     left = [
         (one.item, one.fields)
         for one in found
-        if one not in late and one not in holds and (not one.fields or {*one.fields} - allowed)
+        if one not in (*late, *holds, *aside) and (not one.fields or {*one.fields} - allowed)
     ]
     assert not left, f"the bucket gives another table: {left}"
