@@ -242,12 +242,10 @@ def bucket_is_enough(end: End, said: Sequence[str]) -> None:
         if is_somebody_refused(said) or one.other.next_offset <= floor or one.other.reason == DAMAGED
     ]
     holds = [one for one in found if isinstance(one.other, Hold) and one.one is None]
-    aside = [
-        one for one in found if isinstance(one.other, Quarantine) and one.one is None and is_somebody_refused(said)
-    ]
-    allowed = {
-        *("generation", *(["losses"] if late else []), *(["holds"] if holds else [])),
-        *(["quarantined"] if aside else []),
+    copies = end.objects.objects if is_somebody_refused(said) else ()
+    aside = [one for one in found if isinstance(one.other, Quarantine) and one.one is None and one.other.key in copies]
+    allowed = {"generation"} | {
+        field for field, some in (("losses", late), ("holds", holds), ("quarantined", aside)) if some
     }
     heads = [one for one in found if isinstance(one.one, Head) and isinstance(one.other, Head)]
     if all(one.one.purged_at and one.other.purged_at for one in heads):

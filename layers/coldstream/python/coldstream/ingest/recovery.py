@@ -39,8 +39,6 @@ from coldstream.store.reserved import StreamAction, check_not_reserved
 READS_AT_ONCE = 16
 """Runs of one stream that are read at a time."""
 
-DELETED_AT_ONCE = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class KeptObject:
@@ -224,14 +222,12 @@ class LogRecovery:
             for group in adjoining([one for one in entries if one.key not in self._kept]):
                 self._keep_uncovered(stream, group, aside.get(stream, []))
         gone = [key for key in log.sizes if key not in self._kept]
-        for start in range(0, len(gone), DELETED_AT_ONCE):
-            some = gone[start : start + DELETED_AT_ONCE]
-            if not self.announcer.dry_run:
-                answer = self.announcer.objects.delete_many(some)
-                report.failures += answer.failed
-                some = list(answer.deleted)
-            report.deleted += len(some)
-            report.deleted_bytes += sum(log.sizes[key] for key in some)
+        if not self.announcer.dry_run:
+            answer = self.announcer.objects.delete_many(gone)
+            report.failures += answer.failed
+            gone = list(answer.deleted)
+        report.deleted = len(gone)
+        report.deleted_bytes = sum(log.sizes[key] for key in gone)
 
     def _keep_uncovered(self, stream: StreamId, group: Sequence[LoggedEntry], aside: Sequence[tuple[int, int]]) -> None:
         first = group[0].entry.first_offset

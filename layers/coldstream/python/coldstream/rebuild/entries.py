@@ -20,6 +20,7 @@ from coldstream.rebuild.fragment import FoundFragment, read_fragment
 from coldstream.store.keys import Keys
 from coldstream.store.parsed_keys import KeyKind
 from coldstream.store.ports import ListedObject, ObjectStore
+from coldstream.store.second_look import look_twice
 from coldstream.units import Offset, TimestampMs
 
 READS_AT_ONCE = 16
@@ -99,11 +100,7 @@ def _read(objects: ObjectStore, keys: Keys, listed: ListedObject) -> FoundFragme
     parsed = keys.parse(listed.key)
     if parsed is None or parsed.first_offset is None or parsed.generation is None:
         return Unreadable(listed.key, "not the key of a fragment")
-    read = partial(read_fragment, objects, listed, parsed.first_offset, parsed.generation)
     try:
-        try:
-            return read()
-        except CorruptionError:
-            return read()  # an object is left out only if a second look finds it damaged as well
+        return look_twice(read_fragment, objects, listed, parsed.first_offset, parsed.generation)
     except (CorruptionError, NotRestoredError, NotFoundError, ReplacedError) as err:
         return Unreadable(listed.key, str(err), parsed.first_offset, parsed.generation)

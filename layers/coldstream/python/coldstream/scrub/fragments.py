@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from coldstream.errors import CorruptionError, HeldError, LostRaceError, NotRestoredError, ObjectNotFoundError
 from coldstream.manifest.change import Change
@@ -20,6 +19,7 @@ from coldstream.scrub.mend import plan_entry
 from coldstream.scrub.snapshot import Snapshot
 from coldstream.scrub.trouble import Trouble
 from coldstream.store.ports import ObjectInfo
+from coldstream.store.second_look import look_twice
 from coldstream.store.sortkeys import log_key
 from coldstream.units import Offset, TimestampMs
 
@@ -195,12 +195,8 @@ def _plan_removal(
 
 def _rebuilt(examiner: Examiner, entry: FragmentEntry, info: ObjectInfo) -> FragmentEntry | None:
     """Return the entry that the object gives, None unless it is a sound fragment of the same offsets."""
-    read = partial(read_object, examiner.reads.range, entry.key, info.size_bytes, entry.encoding)
     try:
-        try:
-            sound = read()
-        except CorruptionError:
-            sound = read()  # an entry may be removed if there is none: not for one wrong answer
+        sound = look_twice(read_object, examiner.reads.range, entry.key, info.size_bytes, entry.encoding)
     except (CorruptionError, NotRestoredError, ObjectNotFoundError):
         return None
     content = sound.content
