@@ -39,7 +39,7 @@ with contextlib.suppress(ModuleNotFoundError):
     settings.register_profile("coldstream", deadline=None, database=None, derandomize=True)
     settings.load_profile("coldstream")
 
-_SERVERS_LOG = logging.getLogger("werkzeug")
+_LOGS = (logging.getLogger(), logging.getLogger("werkzeug"), logging.getLogger("coldstream"))
 
 pytest_plugins = [
     "tests.support.aws",
@@ -53,14 +53,15 @@ pytest_plugins = [
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
-    """Take away what a command or a server under test set up for its log.
+    """Take away what a command, a server or a function under test set up for its log.
 
     Left behind, it would write to the captured, closed output of that test for the rest of the run, and at its level.
     """
-    before = [(logger, logger.level, [*logger.handlers]) for logger in (logging.getLogger(), _SERVERS_LOG)]
+    before = [(logger, logger.level, logger.propagate, [*logger.handlers]) for logger in _LOGS]
     yield
-    for logger, level, handlers in before:
+    for logger, level, is_propagated, handlers in before:
         logger.setLevel(level)
+        logger.propagate = is_propagated
         for handler in [*logger.handlers]:
             if handler not in handlers:
                 logger.removeHandler(handler)

@@ -30,6 +30,7 @@ from coldstream.errors import ColdstreamError
 from coldstream.jobs.store import JobStore
 from coldstream.operate.aws_stack import AwsStack
 from coldstream.operate.doctor import Doctor, StackPlace
+from coldstream.runtime.package_log import log_with
 from coldstream.store.open_archive import OpenArchive
 from coldstream.store.secrets import read_secret
 from coldstream.store.settings import METRICS_NAMESPACE
@@ -46,7 +47,8 @@ OPTIONS = ConsoleOptions(
     slice_bytes=16 << 20,
     slice_s=1.5,
 )
-logger = Logger(service="console")
+logger = Logger(service="coldstream-console")
+log_with(logger)
 metrics = Metrics(namespace=METRICS_NAMESPACE, service="console")
 _made: dict[str, tuple[Starlette, float]] = {}
 

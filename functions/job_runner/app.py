@@ -14,11 +14,13 @@ from coldstream.dispatch.job_slice import MessageOutcome, SliceReport, run_slice
 from coldstream.dispatch.settings import DispatchSettings
 from coldstream.errors import InvalidSettingError
 from coldstream.jobs.store import JobStore
+from coldstream.runtime.package_log import log_with
 from coldstream.store.open_archive import OpenArchive
 from coldstream.store.settings import METRICS_NAMESPACE
 from coldstream.upkeep.archive import UpkeepArchive
 
 logger = Logger(service="coldstream-jobs")
+log_with(logger)
 metrics = Metrics(namespace=METRICS_NAMESPACE, service="jobs")
 
 

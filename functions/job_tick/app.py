@@ -11,6 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coldstream.dispatch.dispatcher import Dispatcher
 from coldstream.dispatch.tick import TickReport, gauges
+from coldstream.runtime.package_log import log_with
 from coldstream.store.open_archive import OpenArchive
 from coldstream.store.settings import METRICS_NAMESPACE
 
@@ -18,6 +19,7 @@ STOP_BEFORE_MS = 10_000
 """Time that is left when no more jobs are looked at."""
 
 logger = Logger(service="coldstream-jobs")
+log_with(logger)
 metrics = Metrics(namespace=METRICS_NAMESPACE, service="jobs")
 
 

@@ -143,7 +143,7 @@ def _tell_here(name: str, log: io.StringIO) -> ModuleType:
         opened.cache_clear()  # in modules of the layer, which a cold start loads anew as well
     loaded = load_function(name)
     for known in list(logging.root.manager.loggerDict):
-        for handler in logging.getLogger(known).handlers if known.startswith("coldstream-") else ():
+        for handler in logging.getLogger(known).handlers if known.startswith("coldstream") else ():
             if isinstance(handler, logging.StreamHandler):
                 handler.setStream(log)
     return loaded
@@ -166,7 +166,9 @@ def outcome_of(answer: Any, log: str) -> Outcome:
 
 def _has_logged_ours(log: str) -> bool:
     """Tell whether the log of a function has errors, and all are ours."""
-    names = [name for line in log.splitlines() if (name := json.loads(line).get("exception_name"))]
+    lines = [json.loads(line) for line in log.splitlines()]
+    # With a stack, its name is a fact of its own; without one, the error is shown.
+    names = [name for line in lines if (name := line.get("exception_name") or line.get("error", "").partition("(")[0])]
     found = [getattr(errors, name, None) for name in names]
     return bool(found) and all(isinstance(one, type) and issubclass(one, ColdstreamError) for one in found)
 

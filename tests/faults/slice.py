@@ -34,8 +34,10 @@ ONCE_WRONG = (
     ("console creates a job", Faults(FaultKind.PROXY_PAGE, "TransactWriteItems", 0, lasts=True)),
     ("scrub", Faults(FaultKind.WRONG_CHECKSUM, "HEAD data", 0, lasts=False)),
     ("scrub", Faults(FaultKind.WRONG_CHECKSUM, "HEAD data", 0, lasts=True)),
+    ("console's messages", Faults(FaultKind.WRONG_BYTES, "GET data", 0, lasts=True)),
     ("jobs delete", Faults(FaultKind.TIMEOUT_BEFORE, "Query", 1, lasts=True)),
     ("jobs delete", Faults(FaultKind.WRONG_LENGTH, "DeleteItem", 2, lasts=True)),
+    ("worker with a load into a stream", Faults(FaultKind.TIMEOUT_BEFORE, "TransactWriteItems", 0, lasts=True)),
 )
 """Runs that a long proof found, by scenario."""
 

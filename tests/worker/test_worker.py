@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from coldstream.errors import UnavailableError
+from coldstream.errors import OutcomeUnknownError, UnavailableError
 from coldstream.flow.boot_clock import boot_time_s
 from coldstream.jobs.attempt import acquire
 from coldstream.jobs.job import JOBS, OPEN_JOBS, JobState
@@ -195,6 +195,23 @@ def test_a_table_that_cannot_be_reached_is_waited_for(monkeypatch: pytest.Monkey
 def test_once_ends_with_the_error_if_no_job_can_be_looked_for() -> None:
     with pytest.raises(UnavailableError, match="the table is down"):
         Worker(JobStore(BrokenTable()), {}, options(once=True)).run()
+
+
+def test_once_ends_with_the_error_if_no_job_can_be_taken() -> None:
+    class SilentTable(MemoryTable):
+        is_silent = False
+
+        def put_state(self, *changed: StateItem) -> None:
+            if self.is_silent:
+                raise OutcomeUnknownError("no answer came")
+            super().put_state(*changed)
+
+    table = SilentTable()
+    job = JobStore(table).create(SCRUB)
+    table.is_silent = True
+    with pytest.raises(OutcomeUnknownError, match="no answer came"):
+        Worker(JobStore(table), {JobKind.SCRUB: Steady()}, options(once=True)).run()
+    assert JobStore(table).get(job.id) == job
 
 
 def test_a_job_that_cannot_be_read_keeps_no_other_from_running(table: MemoryTable, store: JobStore) -> None:

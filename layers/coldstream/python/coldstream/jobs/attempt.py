@@ -83,7 +83,7 @@ def acquire(
     """Take a job as it was read: one that is due, or with `is_dead` one whose worker is gone; None if that is not so.
 
     What was asked for while nobody had it is done at once, and one that its workers died of too often has failed:
-    then the answer is None, too. Cost: one transaction.
+    then the answer is None, too. Cost: one transaction. Raises UnavailableError, OutcomeUnknownError.
     """
     if is_dead:
         if job.state is not JobState.RUNNING or job.lease is None:
@@ -122,8 +122,8 @@ def run_attempt(
 ) -> Job | None:
     """Run a job that was acquired, and write how the attempt ended; return that, None if another has the job.
 
-    `leased_since` is the worker's clock (`boot_time_s`) before it acquired the job. Raises UnavailableError if
-    the table cannot be told: the lease ends then, and another attempt goes on at the cursor.
+    `leased_since` is the worker's clock (`boot_time_s`) before it acquired the job. Raises UnavailableError or
+    OutcomeUnknownError if the table cannot be told: the lease ends then, and another attempt goes on at the cursor.
     """
     run = JobRun(store, job, worker_stops=worker_stops, now=now, leased_since=leased_since)
     try:

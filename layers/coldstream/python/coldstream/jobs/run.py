@@ -214,7 +214,7 @@ class JobRun:
     def checkpoint(self) -> None:
         """Write how far the run is, and renew the lease. Cost: one PUT, or a transaction with lines of the log.
 
-        Raises LeaseLostError if another worker has the job; UnavailableError.
+        Raises LeaseLostError if another worker has the job; UnavailableError, OutcomeUnknownError.
         """
         with self._writing:
             self._write(lambda job: job)
@@ -223,7 +223,7 @@ class JobRun:
         """Write how the attempt ended, with all that was told, and try that for as long as the lease holds.
 
         Else the table's trouble of a moment would make another worker count a death. Raises LeaseLostError,
-        UnavailableError.
+        UnavailableError, OutcomeUnknownError.
         """
         with self._values:
             self._lines.append((self._now(), line))  # whatever else is left out
@@ -239,7 +239,8 @@ class JobRun:
         self._spec = self._job.spec
 
     def _write(self, change: Callable[[Job], Job]) -> Job:
-        calls = retrying(LostRaceError, attempts=WRITE_ATTEMPTS, first_delay_s=0.02, max_delay_s=0.5)
+        again = (LostRaceError, OutcomeUnknownError)
+        calls = retrying(again, attempts=WRITE_ATTEMPTS, first_delay_s=0.02, max_delay_s=0.5)
         return calls(lambda: self._write_once(change))
 
     def _write_once(self, change: Callable[[Job], Job]) -> Job:

@@ -262,9 +262,10 @@ class JobStore:
     def update(self, job_id: str, change: Change, *, say: str = "") -> Job:
         """Change a job, whatever others write meanwhile, and write a line of its log with it.
 
-        Cost: one GetItem and one PUT, or a transaction. Raises JobNotFoundError, and what `change` raises.
+        Cost: one GetItem and one PUT, or a transaction. Raises JobNotFoundError, OutcomeUnknownError, and what `change`
+        raises.
         """
-        return _retrying(LostRaceError)(lambda: self._update(job_id, change, say))
+        return _retrying((LostRaceError, OutcomeUnknownError))(lambda: self._update(job_id, change, say))
 
     def _update(self, job_id: str, change: Change, say: str) -> Job:
         job = self.get(job_id)
@@ -273,7 +274,8 @@ class JobStore:
     def write(self, before: Job, after: Job, lines: list[tuple[TimestampMs, str]]) -> Job:
         """Write what became of a job over exactly what was read, with lines of its log.
 
-        Cost: one PUT, or a transaction. Raises LostRaceError if it has changed since it was read.
+        Cost: one PUT, or a transaction. Raises LostRaceError if it has changed since it was read; OutcomeUnknownError if
+        no answer came, and it has not changed so far.
         """
         opens = before.state.has_ended and not after.state.has_ended
         after = replace(
@@ -287,7 +289,9 @@ class JobStore:
             self._table.put_state(*written)
         except OutcomeUnknownError:
             there = self._table.state_item(JOBS, after.id)
-            if there is None or there != written[0]:
+            if there is not None and there.revision == before.revision:
+                raise
+            if there != written[0]:
                 raise LostRaceError(f"job {after.id}: no answer came, and what is there is another") from None
         if after.state.has_ended:
             self._try_drop(mark_of(after))

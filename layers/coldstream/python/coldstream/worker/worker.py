@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from coldstream.dispatch.dispatcher import Dispatcher
-from coldstream.errors import ColdstreamError, CorruptionError, UnavailableError
+from coldstream.errors import ColdstreamError, CorruptionError, OutcomeUnknownError, UnavailableError
 from coldstream.flow.boot_clock import boot_time_s
 from coldstream.jobs.attempt import KEEP_EVERY_S, Kind, LeaseWatch, acquire, run_attempt
 from coldstream.jobs.job import Job
@@ -169,7 +169,7 @@ class Worker:
                 keep_every_s=self._keep_every_s,
                 leased_since=leased_since,
             )
-        except UnavailableError as err:
+        except (UnavailableError, OutcomeUnknownError) as err:
             _LOG.warning("job %s: how it ended could not be written: %s", job.id, err, extra=_facts(job))
         except Exception as err:  # noqa: BLE001  it is logged whole
             # A defect: the lease runs out, and an attempt is spent. The worker's other jobs go on.
