@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
@@ -22,8 +23,11 @@ COPY = bytes(range(256)) * 4
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each connection is too slow, unless a test says otherwise."""
     monkeypatch.setattr(staged_segment, "RANGE_BYTES", 100)
     monkeypatch.setattr(staged_segment, "BLOCK_BYTES", 30)
+    monkeypatch.setattr(staged_segment, "JUDGED_BLOCKS", 2)
+    monkeypatch.setattr(staged_segment, "MOST_WAITING", -1.0)
 
 
 @pytest.fixture
@@ -71,6 +75,30 @@ def test_a_segment_of_500_mb_costs_eight_gets(monkeypatch: pytest.MonkeyPatch) -
     assert {len(one) for one in asked} == {64 * MIB, 500_000_000 - 7 * 64 * MIB}
 
 
+def test_ranges_that_arrive_as_fast_as_they_are_used_are_not_written_to_the_disk(
+    objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_segment, "MOST_WAITING", 2.0)
+    monkeypatch.delattr(SpoolFiles, "lend")
+    with StagedSegment(objects, "copy", None) as staged:
+        assert b"".join(staged.blocks()) == COPY
+    assert objects.requests["GetObject"] == 11
+
+
+def test_a_connection_turns_out_to_be_slow_after_some_blocks(
+    objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(range(10_000))  # as if all time went by in waiting: who uses a block asks no clock
+    monkeypatch.setattr(staged_segment, "MOST_WAITING", 0.3)
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    lent: list[int] = []
+    lend = SpoolFiles.lend
+    monkeypatch.setattr(SpoolFiles, "lend", lambda files: lent.append(1) or lend(files))
+    with StagedSegment(objects, "copy", None) as staged:
+        assert b"".join(staged.blocks()) == COPY
+    assert len(lent) == 8  # of eleven ranges, the first one of each group of four is not on disk
+
+
 def test_a_copy_of_one_range_is_not_written_to_the_disk(
     objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,8 +120,15 @@ def test_no_more_ranges_are_asked_for_than_the_disk_has_room_for(objects: Memory
     counted.put("copy", COPY)
     with StagedSegment(counted, "copy", None) as staged, closing(staged.blocks()) as blocks:
         next(blocks)
-        assert all(asked.acquire(timeout=60) for _ in range(2))
         next(blocks)  # of the same range
+        assert all(asked.acquire(timeout=60) for _ in range(4))
+        next(blocks)
+        assert not asked.acquire(blocking=False)
+        for _ in range(3):  # the last one of the first range, and two of the second
+            next(blocks)
+        assert all(asked.acquire(timeout=60) for _ in range(4))
+        for _ in range(3 * 4 - 2):  # the rest of this group, of which each range has four
+            next(blocks)
         assert not asked.acquire(blocking=False)
 
 
@@ -149,9 +184,10 @@ def test_a_reader_that_stops_waits_for_no_range_to_its_end(objects: MemoryObject
     with StagedSegment(slow, "copy", None) as staged:
         blocks = staged.blocks()
         next(blocks)
+        next(blocks)
         threading.Timer(0.05, is_stopped.set).start()
         blocks.close()
-    assert len(taken) <= 1  # one block, and never a second
+    assert len(taken) <= 3  # a block of each, and never a second
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("staged")]
 
 

@@ -1,17 +1,19 @@
-"""`StagedSegment`: one staged copy of a segment, read by a GET for each 64 MiB, of which two are in flight.
+"""`StagedSegment`: one staged copy of a segment, read by a GET for each 64 MiB, of which four may be in flight.
 
-One connection to S3 brings some 90 MiB a second, less than a function can archive. So ranges come in pairs: while the
-first is used as it arrives, the second arrives, too, and waits on disk, because it would not fit into memory. A copy of
-one range never touches the disk here.
+One connection to S3 brings some 90 MiB a second, less than a function can archive. So ranges come in groups: while the
+first is used as it arrives, the others arrive, too, and wait on disk, because they would not fit into memory. Where one
+connection is as fast as who uses it, and of a copy of one range, nothing touches the disk here.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from errno import ENOSPC
 from functools import partial
+from itertools import islice
 from os import strerror
 from pathlib import Path
 from threading import Event
@@ -25,8 +27,17 @@ from coldstream.units import MIB, ByteRange
 RANGE_BYTES = 64 * MIB
 """A GET costs the same for any range. Small ones would cost more than the PUTs of what is read."""
 
-SPOOLED_RANGES = 2
-"""Ranges that the disk has to hold: one that is used, and one that arrives."""
+RANGES_AT_ONCE = 4
+"""A group: the first range is never on disk."""
+
+SPOOLED_RANGES = 2 * (RANGES_AT_ONCE - 1)
+"""Ranges that the disk has to hold: those that are used, and those of the next group, which arrive."""
+
+JUDGED_BLOCKS = 8
+"""Blocks of a range that show how long is waited for it."""
+
+MOST_WAITING = 0.5
+"""Share of the time that may be waited for one range. Where it is more, others are asked for at once."""
 
 BLOCK_BYTES = MIB
 """Memory: one block for each range that arrives, and the one in use."""
@@ -85,9 +96,9 @@ class StagedSegment:
             return file
 
         try:
-            with ThreadPoolExecutor(1, thread_name_prefix="staged") as pool:
+            with ThreadPoolExecutor(RANGES_AT_ONCE - 1, thread_name_prefix="staged") as pool:
                 try:
-                    yield from _in_pairs(starts, stream, lambda start: pool.submit(spool, start))
+                    yield from _in_groups(starts, stream, lambda start: pool.submit(spool, start))
                 finally:
                     is_over.set()  # before the pool is left, which waits for its thread
         finally:
@@ -101,25 +112,47 @@ class StagedSegment:
         return self._objects.open_range(self._key, byte_range, if_match=self.etag)
 
 
-def _in_pairs(
+def _in_groups(
     starts: Iterator[int], stream: Callable[[int], RangeStream], spool: Callable[[int], Future[BinaryIO]]
 ) -> Iterator[bytes]:
-    """Yield the blocks of all ranges: of each pair the first one as it arrives, the second from the disk."""
-    start, later = next(starts, None), next(starts, None)
+    """Yield the blocks of all ranges: of each group the first one as it arrives, the others from the disk.
+
+    Until a range has turned out to arrive more slowly than it is used, there are no others: they would gain nothing,
+    and cost a way through the disk.
+    """
+
+    def ask() -> list[Future[BinaryIO]]:
+        return [spool(start) for start in islice(starts, RANGES_AT_ONCE - 1)]
+
+    start, is_slow = next(starts, None), False
     arriving = None if start is None else stream(start)
-    spooled = None if later is None else spool(later)
+    spooled: list[Future[BinaryIO]] = []
     while arriving is not None:
         with closing(arriving):
-            yield from _blocks_of(arriving)
-        start, later = next(starts, None), next(starts, None)
-        if spooled is None:
-            return
-        file = spooled.result()
-        # Asked for before the file is used, so that they arrive meanwhile.
+            began, waited_s = time.monotonic(), 0.0
+            for number, (block, took_s) in enumerate(_timed(_blocks_of(arriving)), 1):
+                waited_s += took_s
+                if number == JUDGED_BLOCKS and not is_slow and waited_s > MOST_WAITING * (time.monotonic() - began):
+                    is_slow, spooled = True, ask()
+                yield block
+        before = spooled
+        # Asked for before the files are used, so that they arrive meanwhile.
+        start = next(starts, None)
         arriving = None if start is None else stream(start)
-        spooled = None if later is None else spool(later)
-        with _disk_errors(), file:
-            yield from _blocks_of(file)
+        spooled = ask() if is_slow else []
+        for future in before:
+            with _disk_errors(), future.result() as file:
+                yield from _blocks_of(file)
+
+
+def _timed(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, float]]:
+    """Yield blocks, each with the seconds that it took to get it."""
+    while True:
+        began = time.monotonic()
+        block = next(blocks, None)
+        if block is None:
+            return
+        yield block, time.monotonic() - began
 
 
 def _blocks_of(source: RangeStream | BinaryIO) -> Iterator[bytes]:

@@ -48,7 +48,7 @@ from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.units import TimestampMs, now_ms
 
-PUTS_AT_ONCE = 3
+PUTS_AT_ONCE = 4
 """Fragments that are written while the next one is cut. Each holds its size in spool space."""
 
 MAX_PLANS = 8
@@ -76,8 +76,8 @@ class UploadResult:
 class Uploader:
     """Archives announced segments into one bucket and one table.
 
-    A fragment ends after the chunk that takes its data past `fragment_bytes`. Up to four fragments at a time wait in
-    `spool_dir`, by default the system's temporary directory, and two ranges of the staged copy (`staged_segment`).
+    A fragment ends after the chunk that takes its data past `fragment_bytes`. Up to five fragments at a time wait in
+    `spool_dir`, by default the system's temporary directory, and six ranges of the staged copy (`staged_segment`).
     With a `zstd_level` new fragments are of encoding `zstd-seekable`; where they are cut does not depend on that.
     """
 
