@@ -274,8 +274,8 @@ class JobStore:
     def write(self, before: Job, after: Job, lines: list[tuple[TimestampMs, str]]) -> Job:
         """Write what became of a job over exactly what was read, with lines of its log.
 
-        Cost: one PUT, or a transaction. Raises LostRaceError if it has changed since it was read; OutcomeUnknownError if
-        no answer came, and it has not changed so far.
+        Cost: one PUT, or a transaction. Raises LostRaceError if it has changed since it was read; OutcomeUnknownError
+        if no answer came, and it has not changed so far.
         """
         opens = before.state.has_ended and not after.state.has_ended
         after = replace(
