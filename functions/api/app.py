@@ -9,8 +9,11 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coldstream.api.app import app, openapi
 from coldstream.api.serving import logger, metrics
+from coldstream.runtime.package_log import log_with
 
 __all__ = ["lambda_handler", "openapi"]
+
+log_with(logger)
 
 
 @metrics.log_metrics

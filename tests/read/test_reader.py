@@ -277,7 +277,7 @@ def test_one_message_costs_one_small_page(served: Served, start: OffsetSpec) -> 
     assert served.archive.table.requests["Query"] == 2  # the name's, and that of the log
 
 
-def test_the_next_page_is_asked_for_when_half_of_this_one_was_read_and_is_twice_as_large(served: Served) -> None:
+def test_the_next_page_is_asked_for_when_one_range_of_this_one_was_read_and_is_twice_as_large(served: Served) -> None:
     with served.reader(range_bytes=1) as reader:
         batches = reader.batches()
         sizes = []
@@ -285,9 +285,9 @@ def test_the_next_page_is_asked_for_when_half_of_this_one_was_read_and_is_twice_
             next(batches)
             sizes.append(len(served.http.asked))
     # A page may be asked for by another thread, so a look may come a moment too early.
-    assert max_ranges(served) == [4, 8, 16]
-    assert max(sizes[:2]) == 1
-    assert max(sizes[:8]) <= 2
+    assert max_ranges(served) == [4, 8, 16, 32]
+    assert sizes[0] == 1
+    assert max(sizes[:5]) <= 2
 
 
 def test_pages_grow_up_to_a_bound() -> None:
@@ -446,7 +446,7 @@ def test_urls_about_to_expire_are_not_begun_with(served: Served, monkeypatch: py
     monkeypatch.setattr("coldstream.read.fetch.time.monotonic", lambda: now + 3600)
     monkeypatch.setattr("coldstream.read.prefetch.time.monotonic", lambda: now + 3600)
     assert sum(len(batch.chunks) for batch in chunks) == FRAGMENTS * 10 - 10
-    assert len(served.http.asked) == 2
+    assert len(served.http.asked) == 3  # the page that was asked for ahead is of no use
     assert len(served.http.objects.gets) == FRAGMENTS
 
 
@@ -519,7 +519,7 @@ def test_leaving_half_way_ends_the_threads_at_once_even_where_a_server_hangs(ser
     messages = reader.messages()
     assert next(messages).offset == 0
     threads = [thread for thread in fetch_threads() if thread not in before]
-    assert len(threads) >= 4
+    assert len(threads) >= 3  # of four ranges, the first two may have had one
     for _ in range(300):
         if len(served.http.objects.gets) < 5:
             time.sleep(0.01)

@@ -18,7 +18,6 @@ from coldstream.jobs.store import JobStore
 from coldstream.resolve.caller import Caller
 from coldstream.resolve.permissions import MayRead, Permissions
 from coldstream.resolve.problem import UNAVAILABLE, Problem, instance_of, problem_of
-from coldstream.runtime.package_log import log_with
 from coldstream.store.open_archive import OpenArchive
 from coldstream.store.ports import ManifestTable, ObjectReads
 from coldstream.store.settings import METRICS_NAMESPACE
@@ -27,7 +26,6 @@ from coldstream.units import TimestampMs, now_ms
 RETRY_AFTER_S = 1
 
 logger = Logger(service="coldstream-api")
-log_with(logger)
 metrics = Metrics(namespace=METRICS_NAMESPACE, service="api")
 
 

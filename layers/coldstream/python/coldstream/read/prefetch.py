@@ -1,8 +1,8 @@
 """Ranges fetched ahead, in order, in bounded memory: pages from the resolver, and the bytes of their ranges.
 
-The next page is asked for once half of this one was consumed, and has twice as many ranges. So a caller who wants one
-message costs one small page, and one who reads on soon needs few pages. What lies past a caller's appetite is neither
-asked for nor fetched before its turn comes.
+The next page is asked for once the first range of this one was consumed, and has twice as many ranges. So a caller who
+wants one message costs one small page, and one who reads on soon needs few pages, and waits for none. What lies past a
+caller's appetite is neither asked for nor fetched before its turn comes.
 
 No thread drives this. What to fetch next is decided when the caller takes a range, so a caller who stops taking stops
 the fetching, and no state needs a lock.
@@ -142,7 +142,7 @@ class Prefetcher:
         self._end = answer.gap if answer.gap is not None else answer.tail
         self._page = None
         self._cursor = answer.cursor
-        self._ask_below = len(answer.ranges) // 2
+        self._ask_below = len(answer.ranges) - 1
 
     def _ask(self, start: OffsetSpec | Continue) -> None:
         # Cleared first: while a page is under way, no second one is asked for.

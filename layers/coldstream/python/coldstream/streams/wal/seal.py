@@ -65,7 +65,8 @@ def seal(store: WalStore, place: WalPlace, *, executor: Executor | None = None) 
         except (UnavailableError, OutcomeUnknownError, ObjectNotFoundError) as err:
             failure = err
             time.sleep(backoff.next_delay_s())
-    raise UnavailableError(f"the write-ahead log {place} could not be sealed in {ROUNDS} attempts") from failure
+    reason = "its writer was faster each time" if failure is None else str(failure)
+    raise UnavailableError(f"the write-ahead log {place} was not sealed in {ROUNDS} attempts: {reason}") from failure
 
 
 def find_end(store: WalStore, place: WalPlace, executor: Executor) -> WalEnd:
