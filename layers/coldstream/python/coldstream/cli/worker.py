@@ -103,7 +103,7 @@ def worker(
 
 def _connections(options: WorkerOptions) -> int:
     """Return how many connections to S3 the jobs use: each reads some slices ahead."""
-    return 16 + 8 * options.concurrency
+    return 16 + 10 * options.concurrency
 
 
 def _end_by_signals(working: Worker) -> None:

@@ -15,7 +15,7 @@ from coldstream.replay.request import ReplayRequest
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
 
-SLICES_AHEAD = 6
+SLICES_AHEAD = 10
 """Slices, of about 8 MiB each, that are read before they are asked for."""
 
 Step = tuple[ScanSlice, list[Chunk]] | Gap
