@@ -35,7 +35,8 @@ NOT_FOR_UPKEEP = {
     "pydantic",
     "coldstream.cli",
     "coldstream.resolve",
-    "coldstream.runtime",
+    "coldstream.runtime.query",
+    "coldstream.runtime.resolving",
 }
 NOT_TO_IMPORT = {
     "resolver": NOT_FOR_AN_ANSWER | {"ssl", "http.client", "concurrent.futures"},

@@ -37,7 +37,7 @@ JUDGED_BLOCKS = 8
 """Blocks of a range that show how long is waited for it."""
 
 MOST_WAITING = 0.5
-"""Share of the time that may be waited for one range. Where it is more, others are asked for at once."""
+"""Share of the time that may be waited for one range: with more, others are asked for at once."""
 
 BLOCK_BYTES = MIB
 """Memory: one block for each range that arrives, and the one in use."""
