@@ -82,6 +82,24 @@ def test_all_rights_are_tried_and_nothing_is_left_behind(archive):
     assert left_behind(archive) == (0, 0, [])
 
 
+LOG_RIGHTS = ("s3:PutObject", "s3:GetObject", "s3:DeleteObject")
+
+
+def test_the_rights_on_a_recovery_log_are_tried_where_there_is_one(archive):
+    checks = by_name(check_aws(archive | {"COLDSTREAM_CLUSTER": "north"}, has_recovery_log=True))
+    assert checks == dict.fromkeys((*RIGHTS, *(f"{right}, recovery log" for right in LOG_RIGHTS)), CheckOutcome.OK)
+    assert left_behind(archive) == (0, 0, [])
+
+
+def test_a_stack_of_before_the_recovery_log_is_told(archive, user):
+    user(("dynamodb:*", "events:*", "s3:ListBucket"))
+    checks = {check.what: check for check in check_aws(archive, has_recovery_log=True)}
+    for right in LOG_RIGHTS:
+        check = checks[f"{right}, recovery log"]
+        assert check.outcome is CheckOutcome.FAILED
+        assert "up-to-date stack" in str(check.advice)
+
+
 def test_what_is_tried_is_what_an_agent_of_the_cluster_does(archive, monkeypatch):
     """Its role lets it stage and announce for its cluster alone."""
     sources: list[str] = []

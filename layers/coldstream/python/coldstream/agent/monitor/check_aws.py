@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from io import BytesIO
 from zlib import crc32
 
 from coldstream.agent.monitor.check import Check, CheckedPart, CheckOutcome, failed, ok, unknown
 from coldstream.archive.envelope import DETAIL_TYPE, source_of
-from coldstream.errors import AccessDeniedError, ColdstreamError, ObjectNotFoundError, UnavailableError
+from coldstream.errors import (
+    AccessDeniedError,
+    BadCrcError,
+    ColdstreamError,
+    ObjectNotFoundError,
+    ReplacedError,
+    UnavailableError,
+)
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
@@ -19,14 +27,22 @@ from coldstream.store.settings import Settings
 from coldstream.store.table import DynamoTable
 from coldstream.units import MAX_OFFSET, ByteRange, Offset, now_ms
 
-GRANT = "grant it, as the template's output AgentPolicy does; with a KMS key also kms:GenerateDataKey and kms:Decrypt"
+GRANT = (
+    "grant it, as AgentPolicy does, an output of an up-to-date stack; with a KMS key also kms:GenerateDataKey and"
+    " kms:Decrypt"
+)
 NAME = "is it the stack's output, in the same region and account: Bucket, Table, EventBus?"
 REACH = "region, endpoint and network: is AWS_DEFAULT_REGION right, and is outgoing HTTPS let through?"
 BYTE = b"\0"
+NODE_OF_CHECKS = "coldstream-agent-check"
+NO_ETAG = '"0"'
 
 
-def check_aws(environment: Mapping[str, str]) -> list[Check]:
-    """Check each right on the archive that COLDSTREAM_* name. Costs a dozen requests, and leaves nothing there."""
+def check_aws(environment: Mapping[str, str], *, has_recovery_log: bool = False) -> list[Check]:
+    """Check each right on the archive that COLDSTREAM_* name. Costs a dozen requests, and leaves nothing there.
+
+    An agent with a recovery log (`--quiet-span`) needs some more.
+    """
     what = "the settings of the archive are complete"
     try:
         settings = Settings.from_environment(environment)
@@ -38,6 +54,7 @@ def check_aws(environment: Mapping[str, str]) -> list[Check]:
         return [failed(CheckedPart.AWS, what, err, "set it, from the outputs of the stack")]
     return [
         *_until_unreachable(_bucket_checks(objects, settings)),
+        *_until_unreachable(_span_checks(objects, settings) if has_recovery_log else iter(())),
         *_until_unreachable(_table_checks(table, settings.table)),
         *_until_unreachable(_bus_checks(bus, bus_name, settings.cluster)),
     ]
@@ -127,6 +144,37 @@ def _upload_checks(objects: S3Objects, key: str) -> Iterator[Check]:
         # Also if whoever takes the checks stops after a failure: parts of an upload that nobody ends cost money.
         aborted = _try("s3:AbortMultipartUpload", abort)
     yield aborted
+
+
+def _span_checks(objects: S3Objects, settings: Settings) -> Iterator[Check]:
+    """Try the rights on the recovery log: by a PUT that S3 refuses for its checksum, and by deleting what is not there.
+
+    A stack of before the recovery log does not grant them.
+    """
+    key = Keys(settings.prefix, settings.cluster).span(NODE_OF_CHECKS, now_ms())
+
+    def write() -> str:
+        try:
+            objects.put_new(key, BytesIO(BYTE), size_bytes=len(BYTE), crc32=crc32(BYTE) ^ 1)
+        except BadCrcError:
+            pass
+        else:  # an emulator, which looks at no checksum
+            objects.delete(key)
+        return f"{key}, refused for its checksum, as it should be"
+
+    def read() -> str:
+        with suppress(ObjectNotFoundError):
+            objects.get_range(key, ByteRange(0, 1))
+        return key
+
+    def delete() -> str:
+        # With a condition, as without one a bucket that keeps versions would note that it was deleted.
+        with suppress(ReplacedError):
+            objects.delete(key, if_match=NO_ETAG)
+        return f"{key}: none there, as it should be"
+
+    for action, call in (("s3:PutObject", write), ("s3:GetObject", read), ("s3:DeleteObject", delete)):
+        yield _try(f"{action}, recovery log", call)
 
 
 def _table_checks(table: ManifestTable, name: str) -> Iterator[Check]:

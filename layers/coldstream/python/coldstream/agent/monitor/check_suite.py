@@ -20,6 +20,8 @@ async def check_agent(options: AgentOptions, environment: Mapping[str, str]) -> 
     by_part = await asyncio.gather(
         asyncio.to_thread(check_disk, options),
         check_broker(options),
-        asyncio.to_thread(check_aws, options.environment(environment)),
+        asyncio.to_thread(
+            check_aws, options.environment(environment), has_recovery_log=options.quiet_span_s is not None
+        ),
     )
     return [check for checks in by_part for check in checks]
