@@ -14,6 +14,7 @@ from coldstream.garbage.kinds import DAY_MS
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.run import GarbageCollector
 from coldstream.manifest.appender import Appender, Opening, WalKind, WalPlace
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import Loss, Quarantine
 from coldstream.manifest.stream import StreamId
 from coldstream.operate.alarm_commands import ALARM_COMMANDS, FALLBACK, command_for
@@ -133,6 +134,23 @@ def test_what_is_wrong_with_the_stack_comes_with_what_to_do(
         if "versions" not in one.what
     ]
     assert todo in str(one.todo)
+
+
+def test_a_recovery_log_that_nobody_deletes_is_told_with_its_node() -> None:
+    archive = whole()
+    keys = Keys()
+    assert not of(examine(archive), ArchivePart.AGENTS, *DiagnosisVerdict)
+    for cluster, node, age_ms in (("", "one", 0), ("north", "two", 0), ("", "one", DAY_MS)):
+        key = replace(keys, cluster=Cluster(cluster)).span(node, TimestampMs(LATER - age_ms))
+        archive.objects.put(key, b"of which nothing is read")
+    archive.objects.put("spans/something else", b"")
+    (fine,) = of(examine(archive), ArchivePart.AGENTS, *DiagnosisVerdict)
+    assert (fine.verdict, fine.found) == (DiagnosisVerdict.OK, "3 objects of 2 nodes")
+    archive.objects.put(replace(keys, cluster=Cluster("north")).span("two", TimestampMs(LATER - 3 * DAY_MS)), b"")
+    (old,) = of(examine(archive), ArchivePart.AGENTS, *DiagnosisVerdict)
+    assert old.verdict is DiagnosisVerdict.WARN
+    assert "1 of 2 nodes is old: two has an object of" in old.found
+    assert "coldstream recover --cluster north" in str(old.todo)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from coldstream.garbage.cursor import BY_COMMAND, BY_SCHEDULE, GarbageCursor
 from coldstream.manifest.stream import Incarnation
 from coldstream.operate.alarm_commands import command_for
 from coldstream.operate.diagnosis import ArchivePart, Diagnosis, DiagnosisVerdict, diagnose
+from coldstream.operate.recovery_log_health import WHAT, recovery_log_health
 from coldstream.operate.stack_port import StackServices
 from coldstream.operate.stream_health import MAX_NAMED, StreamTrouble, stream_troubles
 from coldstream.scrub.budget import Budget
@@ -73,6 +74,7 @@ class Doctor:
         yield from self._alarms()
         if streams:
             yield from self._streams()
+        yield from self._recovery_logs()
         yield from self._upkeep()
 
     def _bucket(self) -> Iterator[Diagnosis]:
@@ -256,6 +258,19 @@ class Doctor:
                 yield Diagnosis(part, kind, DiagnosisVerdict.WARN, f"{one.stream}: {one.found}", one.todo)
             if len(troubles) > MAX_NAMED:
                 yield Diagnosis(part, kind, DiagnosisVerdict.WARN, f"and {len(troubles) - MAX_NAMED} streams more")
+
+    def _recovery_logs(self) -> Iterator[Diagnosis]:
+        has_any = True
+
+        def ask() -> Diagnosis:
+            nonlocal has_any
+            found = recovery_log_health(self.objects, self.keys, self.now())
+            has_any = found is not None
+            return found or Diagnosis(ArchivePart.AGENTS, WHAT, DiagnosisVerdict.OK, "there are none")
+
+        answer = diagnose(ArchivePart.AGENTS, WHAT, ask, action="s3:ListBucket")
+        if has_any:  # most archives have no quiet streams
+            yield answer
 
     def _upkeep(self) -> Iterator[Diagnosis]:
         part = ArchivePart.UPKEEP
