@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 from coldstream.compact.part_upload import PARTS_AT_ONCE, PartUpload
-from coldstream.errors import ConflictError, ObjectExistsError, UnavailableError
+from coldstream.errors import BadCrcError, ConflictError, ObjectExistsError, UnavailableError
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import UploadedPart
 
@@ -166,3 +166,17 @@ def test_an_upload_that_is_gone_made_the_object_only_if_it_is_what_was_sent(ther
 
     with pytest.raises(ConflictError, match="the upload is gone"):
         send(Gone(), b"bytes")
+
+
+def test_a_store_that_looks_at_no_checksum_gets_no_object_of_other_bytes() -> None:
+    class Careless(MemoryObjects):
+        def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
+            raise AssertionError(f"{key} was completed with {crc32}")
+
+    objects = Careless()
+    with pytest.raises(BadCrcError, match=KEY), PartUpload(objects, KEY, lambda _: None) as upload:
+        upload.add(lambda number: upload.put(number, b"first, "))
+        upload.add(lambda number: upload.put(number, b"sekond"))
+        upload.complete(crc32(b"first, second"))
+    assert not objects.objects
+    assert not objects.uploads_under("")

@@ -34,6 +34,7 @@ ONCE_WRONG = (
     ("console creates a job", Faults(FaultKind.PROXY_PAGE, "TransactWriteItems", 0, lasts=True)),
     ("scrub", Faults(FaultKind.WRONG_CHECKSUM, "HEAD data", 0, lasts=False)),
     ("scrub", Faults(FaultKind.WRONG_CHECKSUM, "HEAD data", 0, lasts=True)),
+    ("compact", Faults(FaultKind.WRONG_BYTES, "GET data", 0, lasts=True)),
     ("console's messages", Faults(FaultKind.WRONG_BYTES, "GET data", 0, lasts=True)),
     ("gateway's history", Faults(FaultKind.DENIED, "PutItem", 0, lasts=False)),
     ("server of streams", Faults(FaultKind.REDIRECT, "PUT wal", 5, lasts=True)),

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Self
 from zlib import crc32
 
-from coldstream.errors import ColdstreamError, ConflictError
+from coldstream.errors import BadCrcError, ColdstreamError, ConflictError
 from coldstream.flow.window import Window
+from coldstream.format.checksum import combine_all_crc32
 from coldstream.store.ports import ObjectStore, UploadedPart
 from coldstream.units import MIB, ByteRange
 
@@ -77,8 +78,15 @@ class PartUpload:
         return tuple(self._parts)
 
     def complete(self, object_crc32: int) -> None:
-        """Make the object of all parts. Raises ObjectExistsError if the key has another object, and BadCrcError."""
+        """Make the object of all parts. Raises ObjectExistsError if the key has another object, and BadCrcError.
+
+        S3 refuses an object with another checksum. Other stores may not look at it, so those of the parts are compared
+        first, if the store tells those of what it copied.
+        """
         parts = self.settle()
+        found = combine_all_crc32((part.crc32, part.size_bytes) for part in parts)
+        if found not in {None, object_crc32}:
+            raise BadCrcError(self._key, 0, "CRC-32 of the object", expected=object_crc32, found=found)
         try:
             self._objects.complete_upload(self._key, self._upload_id, parts, crc32=object_crc32)
         except ConflictError:
