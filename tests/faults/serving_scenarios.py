@@ -72,7 +72,9 @@ SERVING = (
         prepared=(_create_secret,),
     ),
     FaultScenario("follower of the archive", follow_archive, is_exact=True),
-    FaultScenario("server of streams", post_and_read, after=(find_posted,), of=frozenset({"serve"})),
+    FaultScenario(  # it ends once all is archived, however long that takes
+        "server of streams", post_and_read, after=(find_posted,), outage=8, of=frozenset({"serve"})
+    ),
     FaultScenario("gateway's history", read_as_gateway, after=(find_noted,), is_exact=True, of=frozenset({"gateway"})),
     FaultScenario(
         "agent", announce_as_agent, prepared=(forget_staged,), after=(find_staged,), uploaded=1, of=frozenset({"agent"})

@@ -16,6 +16,7 @@ from coldstream.ingest.recovery import LogRecovery, RecoveryReport
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.span_object import LoggedRun, span_object
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 from tests.support.segments import STREAM, MemoryArchive
@@ -145,6 +146,36 @@ def test_a_damaged_run_keeps_its_object_unless_another_node_has_it(world, is_els
     if not is_elsewhere:
         assert [kept.key for kept in report.kept] == world.spans == [key]
         assert "does not cover" in report.kept[0].why or "CRC" in report.kept[0].why
+
+
+def test_a_damaged_run_of_what_is_archived_is_of_no_use_and_goes(world):
+    world.log(run_of(0, [2, 3]))
+    world.recover()
+    key = world.log(run_of(0, [2, 3]))
+    body = world.archive.body(key)
+    world.archive.objects.put(key, body[:-1] + bytes((body[-1] ^ 1,)))
+    report = world.recover()
+    assert (report.is_damaged, report.kept, world.spans) == (False, [], [])
+
+
+@pytest.mark.parametrize("at", [0, 20, -1], ids=["magic", "header", "run"])
+def test_a_byte_that_was_wrong_once_is_no_damage(world, at, monkeypatch):
+    world.log(run_of(0, [2, 3]))
+    get_range, spoilt = MemoryObjects.get_range, []
+
+    def get(self, key, byte_range, **options):
+        found = get_range(self, key, byte_range, **options)
+        if "spans/" not in key or spoilt or (at == -1) != bool(byte_range.start):
+            return found
+        spoilt.append(key)
+        data = bytearray(found.data)
+        data[at] ^= 1
+        return replace(found, data=bytes(data))
+
+    monkeypatch.setattr(MemoryObjects, "get_range", get)
+    report = world.recover()
+    assert spoilt
+    assert (report.is_damaged, world.archived, world.spans) == (False, [(0, 5)], [])
 
 
 def test_bytes_that_are_no_chunks_are_told_although_their_crc_is_right(world):

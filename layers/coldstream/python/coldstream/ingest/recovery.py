@@ -35,6 +35,7 @@ from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import StreamId
 from coldstream.store.object_values import DeleteFailure
 from coldstream.store.reserved import StreamAction, check_not_reserved
+from coldstream.store.second_look import look_twice
 
 READS_AT_ONCE = 16
 """Runs of one stream that are read at a time."""
@@ -164,7 +165,7 @@ class LogRecovery:
     ) -> Iterator[tuple[LoggedEntry, Sequence[WholeChunk]]]:
         def read(one: LoggedEntry) -> Sequence[WholeChunk] | CorruptionError | None:
             try:
-                return read_chunks(self.announcer.objects, one)
+                return look_twice(lambda: read_chunks(self.announcer.objects, one))
             except ObjectNotFoundError:  # covered, and deleted by its agent since
                 return None
             except CorruptionError as err:
@@ -172,8 +173,8 @@ class LogRecovery:
 
         for one, run in zip(entries, readers.map(read, entries), strict=True):
             if isinstance(run, CorruptionError):
-                report.is_damaged = True
-                if not self._is_covered(one):
+                if not self._is_covered(one):  # else the archive has what it was to keep
+                    report.is_damaged = True
                     self._keep([one], str(run))
             elif run is not None:
                 yield one, run

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from coldstream.archive.contradiction import is_same_chunk
 from coldstream.errors import BadSequenceError, CorruptionError, ObjectNotFoundError
@@ -18,9 +19,10 @@ from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.parsed_keys import KeyKind
-from coldstream.store.ports import ObjectStore
+from coldstream.store.ports import ListedObject, ObjectStore
 from coldstream.store.recovery_log import read_run, read_span_header
-from coldstream.store.span_object import LoggedRun, SpanEntry
+from coldstream.store.second_look import look_twice
+from coldstream.store.span_object import LoggedRun, SpanEntry, SpanHeader
 from coldstream.units import MIB, Offset
 
 UNION_BYTES = 64 * MIB
@@ -56,11 +58,7 @@ def read_log(objects: ObjectStore, keys: Keys, advance: Callable[[int], None]) -
         if parsed is None or parsed.kind is not KeyKind.SPAN or parsed.cluster != keys.cluster:
             continue
         try:
-            header = read_span_header(objects, listed.key)
-            if header.object_bytes != listed.size_bytes:
-                raise BadSequenceError(
-                    listed.key, 0, "size of the object", expected=header.object_bytes, found=listed.size_bytes
-                )
+            header = look_twice(partial(_header_of, objects, listed))
         except ObjectNotFoundError:  # deleted by its agent since it was listed
             continue
         except CorruptionError as err:
@@ -74,6 +72,15 @@ def read_log(objects: ObjectStore, keys: Keys, advance: Callable[[int], None]) -
     for entries in log.streams.values():
         entries.sort(key=lambda one: (one.entry.first_offset, -one.entry.next_offset))
     return log
+
+
+def _header_of(objects: ObjectStore, listed: ListedObject) -> SpanHeader:
+    header = read_span_header(objects, listed.key)
+    if header.object_bytes != listed.size_bytes:
+        raise BadSequenceError(
+            listed.key, 0, "size of the object", expected=header.object_bytes, found=listed.size_bytes
+        )
+    return header
 
 
 def adjoining(entries: Sequence[LoggedEntry]) -> Iterator[list[LoggedEntry]]:
