@@ -2,7 +2,7 @@
 
 Scenarios take turns, as many at once as there are cores: each is prepared once for some of its seeds, first for one,
 then for twice as many, and so on. It goes on after a run that is wrong, and ends with status 1 then. Figures tell how
-many call sites had every kind.
+many call sites had every kind; they are written each minute, so whoever ends it has those until then.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tests.faults.judge import FaultJudge, RunEnd
 from tests.faults.slice import runs_of_slice
 
 _TOLD = 20
+_TELL_EVERY_S = 60
 _FEWEST_SEEDS, _MOST_SEEDS = 4, 128
 """Seeds of a group. It is prepared, and played once without faults, before its first run: that costs three runs."""
 
@@ -55,8 +56,10 @@ class Proof:
         self.unplayable: set[str] = set()
         self.runs = 0
 
-    def play(self, first_seed: int, runs: int, ends_at: float, processes: int) -> None:
-        """Play seeds until all are, or it is time."""
+    def play(
+        self, first_seed: int, runs: int, ends_at: float, processes: int, on_group: Callable[[], None] = lambda: None
+    ) -> None:
+        """Play seeds until all are, or it is time; `on_group` is called whenever some have been."""
         # What all runs need is made here, once.
         with self.worlds.world() as world:
             world.upload(1)
@@ -66,6 +69,7 @@ class Proof:
                 break
             if len(under_way.get_map()) == processes:
                 self._take(under_way)
+                on_group()
             under_way.register(Fork.begin(partial(self._played, seeds)), selectors.EVENT_READ, seeds)
         while under_way.get_map():
             self._take(under_way)
@@ -181,13 +185,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--figures", type=Path)
     options = parser.parse_args(arguments)
     proof, began = Proof(), time.monotonic()
-    proof.play(options.seed, options.runs, began + options.hours * 3600, options.processes)
-    figures = proof.figures(time.monotonic() - began, options.seed)
+
+    def write() -> str:
+        text = json.dumps(proof.figures(time.monotonic() - began, options.seed), indent=2) + "\n"
+        if options.figures is not None:
+            options.figures.write_text(text)
+        return text
+
+    told_at = began
+
+    def tell() -> None:
+        nonlocal told_at
+        if time.monotonic() - told_at > _TELL_EVERY_S:
+            told_at = time.monotonic()
+            sys.stderr.write(f"{proof.runs:,} runs, {len(proof.failed)} of them wrong\n")
+            write()
+
+    proof.play(options.seed, options.runs, began + options.hours * 3600, options.processes, tell)
+    text = write()
     proof.worlds.close()
-    text = json.dumps(figures, indent=2) + "\n"
     sys.stdout.write(text)
-    if options.figures is not None:
-        options.figures.write_text(text)
     return 1 if proof.failed else 0
 
 
