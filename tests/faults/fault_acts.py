@@ -144,7 +144,7 @@ def _tell_here(name: str, log: io.StringIO) -> ModuleType:
     loaded = load_function(name)
     for known in list(logging.root.manager.loggerDict):
         for handler in logging.getLogger(known).handlers if known.startswith("coldstream") else ():
-            if isinstance(handler, logging.StreamHandler):
+            if type(handler) is logging.StreamHandler:  # pytest's own are of other types
                 handler.setStream(log)
     return loaded
 

@@ -10,7 +10,7 @@ from tests.faults.fault_acts import asked, command, function, upload_event, with
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, REBUILT, FaultyWorld, segments_directory
 from tests.faults.job_acts import create_job, open_queue, run_queued_job, run_worker
-from tests.faults.prepared_acts import later, leave_garbage, log_archived
+from tests.faults.prepared_acts import archive_aside, later, leave_garbage, log_archived
 from tests.faults.serving_scenarios import SERVING
 from tests.faults.steering_scenarios import STEERING
 
@@ -99,7 +99,7 @@ SCENARIOS: dict[str, FaultScenario] = {
         FaultScenario("quarantine", command("quarantine", "list"), is_exact=True),
         FaultScenario("jobs", _CREATE_JOB),
         FaultScenario("jobs list", command("jobs", "list"), prepared=(_CREATE_JOB,)),
-        FaultScenario("upload", function("upload", lambda world: upload_event(*world.staged))),
+        FaultScenario("upload", function("upload", lambda world: upload_event(*world.staged)), after=(archive_aside,)),
         FaultScenario("upload of a loss", function("upload", lambda world: upload_event(_LOST))),
         FaultScenario("resolver", function("resolver", _ASKED)),
         FaultScenario("resolver of streams", function("resolver", asked("/streams"))),

@@ -66,7 +66,7 @@ class FaultyWorld:
 
     `staged` are events whose segments are staged and not uploaded, `uploaded` the others, `acknowledged` what a direct
     stream took, by offset, `letters` the ids of dead letters, `entered` the commands and functions that were run,
-    `subject` the id of the job or hold that they are about.
+    `subject` the id of the job or hold that they are about. `struck` counts the requests that were answered otherwise.
     `scratch` is a directory for what a run writes.
     """
 
@@ -80,6 +80,7 @@ class FaultyWorld:
     letters: list[str] = field(default_factory=list)
     entered: set[str] = field(default_factory=set)
     subject: str = ""
+    struck: int = 0
     shard_broker: MemoryShardBroker | None = None
     stream_broker: MemoryStreamBroker | None = None
 

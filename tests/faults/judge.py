@@ -45,6 +45,7 @@ _PLACES = (
     "#job",
     "job ",
     "cursor ",
+    "dead letter '",
     "grant ",
     "policy ",
     "urn:coldstream:request:",
@@ -219,6 +220,7 @@ class FaultJudge:
         world.network.follows = faults.kind is FaultKind.STALE
         outcome = scenario.act(world)
         struck = list(world.network.struck)
+        world.struck = len(struck)
         world.network.follows = False
         world.network.begin(lambda request, number: None)
         sites = tuple(dict.fromkeys(call_site(request) for _, request in struck))
