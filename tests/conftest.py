@@ -39,7 +39,8 @@ with contextlib.suppress(ModuleNotFoundError):
     settings.register_profile("coldstream", deadline=None, database=None, derandomize=True)
     settings.load_profile("coldstream")
 
-_LOGS = (logging.getLogger(), logging.getLogger("werkzeug"), logging.getLogger("coldstream"))
+_LOGS = (logging.getLogger(), logging.getLogger("werkzeug"))
+_PACKAGES_LOG = logging.getLogger("coldstream")
 
 pytest_plugins = [
     "tests.support.aws",
@@ -57,14 +58,17 @@ def _logging_as_it_was() -> Iterator[None]:
 
     Left behind, it would write to the captured, closed output of that test for the rest of the run, and at its level.
     """
-    before = [(logger, logger.level, logger.propagate, [*logger.handlers]) for logger in _LOGS]
+    before = [(logger, logger.level, [*logger.handlers]) for logger in _LOGS]
     yield
-    for logger, level, is_propagated, handlers in before:
+    for logger, level, handlers in before:
         logger.setLevel(level)
-        logger.propagate = is_propagated
         for handler in [*logger.handlers]:
             if handler not in handlers:
                 logger.removeHandler(handler)
+    # As it is in a new process: a function that a fixture of the session loaded, say, has set it up before.
+    _PACKAGES_LOG.handlers.clear()
+    _PACKAGES_LOG.setLevel(logging.NOTSET)
+    _PACKAGES_LOG.propagate = True
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,11 @@ class GatewayScene:
         """Return header and data of the user chunks that the broker has, from its files."""
         found: list[bytes] = []
         for path in sorted(self.broker.stream_directory(self.name).glob("*.segment")):
-            chunks = iter_chunks(path.read_bytes()[SEGMENT_HEADER_BYTES:], source=str(path))
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:  # retention has just taken it
+                continue
+            chunks = iter_chunks(content[SEGMENT_HEADER_BYTES:], source=str(path))
             users = (chunk for chunk in chunks if chunk.header.type is ChunkType.USER)
             found += [chunk.header.to_bytes() + bytes(chunk.data) for chunk in users]
         return found

@@ -11,6 +11,8 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from coldstream.dispatch.dispatcher import Dispatcher
 from coldstream.errors import ColdstreamError, CorruptionError, OutcomeUnknownError, UnavailableError
@@ -62,24 +64,24 @@ class Worker:
         self._dispatcher = dispatcher
         self._ticked_at: float | None = None
         self._watch = LeaseWatch(clock)
-        self._stopping = threading.Event()
-        self._news = threading.Event()
+        self._is_stopping = False
+        # Not events: a signal handler that sets one waits for ever if its thread is just about to wait for that.
+        self._news: SimpleQueue[None] = SimpleQueue()
         self._running: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
         self._unreadable: set[str] = set()
 
     def stop(self) -> None:
         """Let go of all jobs at their next safe place, and end. A signal handler may call it."""
-        self._stopping.set()
-        self._news.set()
+        self._is_stopping = True
+        self._news.put(None)
 
     def run(self) -> None:
         """Look for jobs and run them. Raises nothing that another look may mend; with `once`, what a look raises."""
         _LOG.info("worker %s begins", self.options.name, extra={"kinds": sorted(self._kinds)})
         backoff = Backoff(FIRST_DELAY_S, MAX_DELAY_S)
         try:
-            while not self._stopping.is_set():
-                self._news.clear()
+            while not self._is_stopping:
                 pause_s = self.options.poll_s * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  not a secret
                 try:
                     self._tick()
@@ -95,12 +97,22 @@ class Worker:
                     self.metrics.looked()
                     if self.options.once and not has_work:
                         return
-                self._news.wait(pause_s)
+                self._wait(pause_s)
         finally:
-            self._stopping.set()
+            self._is_stopping = True
             for thread in list(self._running.values()):
                 thread.join()
             _LOG.info("worker %s has ended", self.options.name)
+
+    def _stops(self) -> bool:
+        return self._is_stopping
+
+    def _wait(self, pause_s: float) -> None:
+        """Wait for some time, or for news: a job that has ended, or a signal."""
+        with suppress(Empty):
+            self._news.get(timeout=pause_s)
+            while True:  # what came meanwhile is no more news than one
+                self._news.get_nowait()
 
     def _tick(self) -> None:
         """See that the jobs of Lambdas and EMR go on, once a minute."""
@@ -109,7 +121,7 @@ class Worker:
         if self._dispatcher is None or not self._dispatcher.has_others or is_soon:
             return
         self._ticked_at = now
-        for problem in self._dispatcher.tick(self._stopping.is_set).problems:
+        for problem in self._dispatcher.tick(self._stops).problems:
             _LOG.warning("%s", problem)
 
     def _look(self) -> bool:
@@ -129,7 +141,7 @@ class Worker:
         # First what a dead worker had, and then the oldest: with newer ones always in front, it might wait for ever.
         due.sort(key=lambda job: (job.id not in dead, job.next_at or job.created_at, job.created_at))
         for job in due:
-            if len(self._running) >= self.options.concurrency or self._stopping.is_set():
+            if len(self._running) >= self.options.concurrency or self._is_stopping:
                 break
             self._take(job, is_dead=job.id in dead)
         return bool(self._running or due)
@@ -164,7 +176,7 @@ class Worker:
                 self._store,
                 job,
                 self._followed(self._kinds[job.kind]),
-                worker_stops=self._stopping.is_set,
+                worker_stops=self._stops,
                 now=self._store.now,
                 keep_every_s=self._keep_every_s,
                 leased_since=leased_since,
@@ -180,7 +192,7 @@ class Worker:
             self.metrics.ended(job, ended)
             with self._lock:
                 del self._running[job.id]
-            self._news.set()
+            self._news.put(None)
 
     def _followed(self, kind: Kind) -> Kind:
         def run(given: JobRun) -> RunEnd:
