@@ -94,9 +94,14 @@ def archived(stack: EmulatedStack, tmp_path_factory: pytest.TempPathFactory) -> 
                     is_there = any(one.name == STREAM for one in client.streams().streams)
                     return (client.describe("/", STREAM).head.next_offset or 0) if is_there else 0
 
+                def is_followed() -> bool:
+                    status = agent.status()
+                    return status is not None and any(one.state == "following" for one in status.streams)
+
                 for first in range(0, MESSAGES, ROUND_MESSAGES):
                     offsets = range(first, first + ROUND_MESSAGES)
                     streams.publish(STREAM, [bytes(AMQPMessage(body=body_of(offset))) for offset in offsets])
+                    settled(is_followed)  # else retention may take the first segment before the agent has seen it
                     # A round is smaller than what retention keeps: what goes in it was archived after the one before.
                     rolled_until = max(int(path.stem) for path in directory.glob("*.segment"))
                     settled(lambda rolled_until=rolled_until: archived_to() >= rolled_until)
