@@ -37,6 +37,7 @@ ONCE_WRONG = (
     ("compact", Faults(FaultKind.WRONG_BYTES, "GET data", 0, lasts=True)),
     ("console's messages", Faults(FaultKind.WRONG_BYTES, "GET data", 0, lasts=True)),
     ("gateway's history", Faults(FaultKind.DENIED, "PutItem", 0, lasts=False)),
+    ("recover", Faults(FaultKind.WRONG_BYTES, "GET spans", 0, lasts=True)),
     ("server of streams", Faults(FaultKind.REDIRECT, "PUT wal", 5, lasts=True)),
     ("jobs delete", Faults(FaultKind.TIMEOUT_BEFORE, "Query", 1, lasts=True)),
     ("jobs delete", Faults(FaultKind.WRONG_LENGTH, "DeleteItem", 2, lasts=True)),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from coldstream.shards.status import ShardStatus
 
 _LOOK_AGAIN_S = 2.0
+_LOOK_FOR_SIGNALS_S = 0.2
 
 
 def apply(
@@ -170,7 +171,10 @@ def _apply_all(
 
 def _pause(stopped: threading.Event, watch_ms: int | None) -> bool:
     """Wait until it is time to apply again; tell whether the command is to stop."""
-    return stopped.wait(_LOOK_AGAIN_S if watch_ms is None else watch_ms / 1000)
+    until = time.monotonic() + (_LOOK_AGAIN_S if watch_ms is None else watch_ms / 1000)
+    while not stopped.is_set() and (left_s := until - time.monotonic()) > 0:
+        time.sleep(min(left_s, _LOOK_FOR_SIGNALS_S))
+    return stopped.is_set()
 
 
 def _show(

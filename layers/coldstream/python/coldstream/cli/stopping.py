@@ -22,7 +22,10 @@ def signals_of_a_command() -> Iterator[None]:
 
 
 def stop_on_signals() -> threading.Event:
-    """Return an event that the first Ctrl-C or SIGTERM sets. The second Ctrl-C interrupts at once, as ever."""
+    """Return an event that the first Ctrl-C or SIGTERM sets. The second Ctrl-C interrupts at once, as ever.
+
+    The main thread may ask the event, and not wait for it: about to wait, it holds the lock that the handler needs.
+    """
     stopped = threading.Event()
 
     def stop(*_: object) -> None:

@@ -17,7 +17,7 @@ from coldstream.garbage.cursor import BY_COMMAND, BY_SCHEDULE, GarbageCursor
 from coldstream.manifest.stream import Incarnation
 from coldstream.operate.alarm_commands import command_for
 from coldstream.operate.diagnosis import ArchivePart, Diagnosis, DiagnosisVerdict, diagnose
-from coldstream.operate.recovery_log_health import WHAT, recovery_log_health
+from coldstream.operate.recovery_log_health import NONE, WHAT, recovery_log_health
 from coldstream.operate.stack_port import StackServices
 from coldstream.operate.stream_health import MAX_NAMED, StreamTrouble, stream_troubles
 from coldstream.scrub.budget import Budget
@@ -260,16 +260,11 @@ class Doctor:
                 yield Diagnosis(part, kind, DiagnosisVerdict.WARN, f"and {len(troubles) - MAX_NAMED} streams more")
 
     def _recovery_logs(self) -> Iterator[Diagnosis]:
-        has_any = True
-
         def ask() -> Diagnosis:
-            nonlocal has_any
-            found = recovery_log_health(self.objects, self.keys, self.now())
-            has_any = found is not None
-            return found or Diagnosis(ArchivePart.AGENTS, WHAT, DiagnosisVerdict.OK, "there are none")
+            return recovery_log_health(self.objects, self.keys, self.now())
 
         answer = diagnose(ArchivePart.AGENTS, WHAT, ask, action="s3:ListBucket")
-        if has_any:  # most archives have no quiet streams
+        if answer.found != NONE:  # most archives have no quiet streams
             yield answer
 
     def _upkeep(self) -> Iterator[Diagnosis]:

@@ -14,10 +14,11 @@ OLD_OBJECT_MS = 2 * 24 * 3600 * 1000
 """An agent deletes an object once the manifest covers it: of a quiet span of an hour, after little more than that."""
 
 WHAT = "recovery logs have their agents"
+NONE = "there are none"
 
 
-def recovery_log_health(objects: ObjectStore, keys: Keys, now: TimestampMs) -> Diagnosis | None:
-    """Return how the logs of all nodes are; None if there are none. Cost: one listing a thousand objects.
+def recovery_log_health(objects: ObjectStore, keys: Keys, now: TimestampMs) -> Diagnosis:
+    """Return how the logs of all nodes are; `found` is NONE if there are none. Cost: one listing a thousand objects.
 
     Raises UnavailableError.
     """
@@ -30,11 +31,9 @@ def recovery_log_health(objects: ObjectStore, keys: Keys, now: TimestampMs) -> D
         node = str(parsed.cluster), parsed.node
         counts[node] += 1
         oldest.setdefault(node, parsed.at)  # keys of a node are in the order of time
-    if not counts:
-        return None
-    old = sorted(node for node, at in oldest.items() if at + OLD_OBJECT_MS <= now)
+    old = [node for node, at in oldest.items() if at + OLD_OBJECT_MS <= now]
     if not old:
-        found = f"{counts.total()} objects of {len(counts)} nodes"
+        found = f"{counts.total()} objects of {len(counts)} nodes" if counts else NONE
         return Diagnosis(ArchivePart.AGENTS, WHAT, DiagnosisVerdict.OK, found)
     cluster, name = min(old, key=lambda node: oldest[node])
     since = format_timestamp(oldest[cluster, name])
