@@ -85,8 +85,8 @@ def lose_a_leader(cluster: Cluster, stack: EmulatedStack, handled: list[Invocati
             streams.create_stream(name, max_segment_bytes=100_000)
     for name in STREAMS:
         cluster.wait_replicated(name)
-        publish(cluster.leader(name), name, numbered("committed", COMMITTED))
-        until(lambda name=name: tail(stack, name) >= 200, f"{name}: what was committed is not archived")
+        publish(cluster.leader(name), name, numbered("committed", COMMITTED), at_once=10)  # a tenth of a segment
+        until(lambda name=name: tail(stack, name) >= 190, f"{name}: what was committed is not archived")
     leader = cluster.leader(ROLLED)
     assert cluster.leader(QUIET) is leader, "the leader of a stream is where it was declared"
     replicas = [node for node in cluster.nodes if node is not leader]
@@ -192,10 +192,11 @@ def numbered(what: str, count: int) -> list[bytes]:
     return [f"{what} {number}: ".encode() + os.urandom(980) for number in range(count)]
 
 
-def publish(node: Broker, stream: str, messages: list[bytes]) -> None:
+def publish(node: Broker, stream: str, messages: list[bytes], *, at_once: int = 50) -> None:
+    """Publish messages, so that no chunk has more than `at_once`: segments roll at chunks, and end later by as much."""
     with node.connect() as streams:
-        for at in range(0, len(messages), 50):
-            streams.publish(stream, messages[at : at + 50])
+        for at in range(0, len(messages), at_once):
+            streams.publish(stream, messages[at : at + at_once])
 
 
 def until(condition: Callable[[], object], what: str) -> None:
