@@ -63,7 +63,7 @@ def test_it_counts_the_requests_to_the_bucket(erasing: Erasing) -> None:
     sent = []
 
     def on_call(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001  as it is called
-        if not is_done and name in {"get_range", "info", "put_new", "put"}:
+        if not is_done and name in {"get_range", "get_whole", "info", "put_new", "put"}:
             sent.append(name)
 
     calls = Calls(erasing.archive.table, erasing.archive.objects, on_call)

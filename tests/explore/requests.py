@@ -30,9 +30,9 @@ READS = frozenset({
     "head", "heads", "overview", "log_from_offset", "log_from_timestamp", "log_end", "log_at_once", "items_at_once",
     "log_before", "gap", "gaps", "gaps_before", "missing", "missing_before", "missing_after", "quarantine",
     "tombstones", "journal", "recorded_changes", "holds", "erasures", "rows", "incarnation_of", "bound_cluster",
-    "streams", "grants", "policies", "cursor", "state_item", "state_items", "get_range", "uploads", "uploads_under",
-    "unfinished_uploads", "parts", "info", "keys", "listed", "versions", "capabilities", "legal_hold", "restore_state",
-    "presign_get", "page", "recorded_page",
+    "streams", "grants", "policies", "cursor", "state_item", "state_items", "get_range", "get_whole", "uploads",
+    "uploads_under", "unfinished_uploads", "parts", "info", "keys", "listed", "versions", "capabilities", "legal_hold",
+    "restore_state", "presign_get", "page", "recorded_page",
 })  # fmt: skip
 """Calls of the ports that change nothing."""
 

@@ -22,7 +22,7 @@ READS = frozenset({
     "head", "log_from_offset", "log_from_timestamp", "log_end", "log_at_once", "items_at_once", "log_before", "gap",
     "gaps", "gaps_before", "missing", "missing_before", "missing_after", "quarantine", "tombstones", "journal",
     "recorded_changes", "holds", "erasures", "rows", "incarnation_of", "bound_cluster", "streams", "grants", "policies",
-    "cursor", "state_item", "state_items", "get_range", "open_range", "get_all", "info", "keys", "listing",
+    "cursor", "state_item", "state_items", "get_range", "get_whole", "open_range", "info", "keys", "listing",
 })  # fmt: skip
 LOCAL = frozenset({"presign_get"})
 GIVEN_UP_S = 5.0
@@ -70,7 +70,7 @@ class Network:
         self.counts[name] += 1
         lost = UnavailableError if name in READS else OutcomeUnknownError
         draw, weather = self._random.random, self.weather
-        mean_s = 0.03 if twice or name in {"get_range", "open_range", "listing", "keys"} else 0.008
+        mean_s = 0.03 if twice or name in {"get_range", "get_whole", "open_range", "listing", "keys"} else 0.008
         there_s, back_s = (self._random.expovariate(1 / mean_s) for _ in range(2))
         if draw() < weather.slow:
             self.counts["slow"] += 1

@@ -13,12 +13,13 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from urllib3.exceptions import ProtocolError
 
-from coldstream.errors import InvalidSettingError, OutcomeUnknownError, UnavailableError
+from coldstream.errors import BadCrcError, InvalidSettingError, OutcomeUnknownError, UnavailableError
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import Head, Quarantine
+from coldstream.store.bucket import base64_of
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import ObjectInfo, UploadedPart
 from coldstream.store.table import DynamoTable
@@ -240,8 +241,9 @@ def test_a_listing_is_repeated_after_a_broken_answer(aws: str, name: str) -> Non
         lambda objects: objects.delete("key"),
         lambda objects: objects.abort_upload("key", "id"),
         lambda objects: objects.get_range("key", ByteRange(0, 10)),
+        lambda objects: objects.get_whole("key", 10),
     ],
-    ids=["info", "delete", "abort_upload", "get_range"],
+    ids=["info", "delete", "abort_upload", "get_range", "get_whole"],
 )
 def test_a_stranger_cannot_say_that_nothing_is_there_or_all_is_done(
     objects: S3Objects, call: Callable[[S3Objects], object], status: int
@@ -300,6 +302,35 @@ def test_a_get_without_an_etag_is_refused(objects: S3Objects) -> None:
     script = [answer(206, b"0", Content_Range="bytes 0-0/1") for _ in range(9)]
     with Wire(objects._client, *script), pytest.raises(UnavailableError, match="ETag"):
         objects.get_range("key", ByteRange(0, 1))
+
+
+def whole_object(body: bytes, of: bytes = b"0123456789") -> AWSResponse:
+    return answer(200, body, Content_Length=str(len(body)), x_amz_checksum_crc32=base64_of(crc32(of)), ETag='"e"')
+
+
+def test_an_object_that_is_read_whole_is_of_its_checksum_or_it_is_read_again(objects: S3Objects) -> None:
+    with Wire(objects._client, whole_object(b"0123456788"), whole_object(b"0123456789")) as seen:
+        assert objects.get_whole("key", 10) == b"0123456789"
+    assert len(seen.sent) == 2
+    assert {request.headers["x-amz-checksum-mode"] for request in seen.sent} == {b"ENABLED"}
+    assert not [request for request in seen.sent if "Range" in request.headers], "S3 tells no checksum of a range"
+    for wrong in (b"0123456788", b"012345678"):
+        script = [whole_object(wrong) for _ in range(9)]
+        with Wire(objects._client, *script) as seen, pytest.raises(BadCrcError, match="key") as caught:
+            objects.get_whole("key", 10)
+        assert (caught.value.source, len(seen.sent)) == ("key", 3)
+
+
+def test_a_store_that_tells_no_checksum_is_believed(objects: S3Objects) -> None:
+    with Wire(objects._client, answer(200, b"0123", Content_Length="4", ETag='"e"')):
+        assert objects.get_whole("key", 10) == b"0123"
+
+
+def test_an_object_that_is_read_whole_has_a_length(objects: S3Objects) -> None:
+    script = [answer(200, b"0123", ETag='"e"') for _ in range(9)]
+    with Wire(objects._client, *script) as seen, pytest.raises(UnavailableError, match="length"):
+        objects.get_whole("key", 10)
+    assert len(seen.sent) == 3
 
 
 class _Broken(io.BytesIO):

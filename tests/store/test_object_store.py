@@ -14,6 +14,7 @@ import pytest
 from coldstream.errors import (
     AccessDeniedError,
     BadCrcError,
+    BadLengthError,
     ColdstreamError,
     ConflictError,
     ObjectExistsError,
@@ -103,6 +104,18 @@ def test_a_stream_of_nothing_or_of_another_object_is_refused(objects: ObjectStor
     put(objects)
     with pytest.raises(ReplacedError):
         objects.open_range(KEY, ByteRange(0, 1), if_match='"0123456789abcdef0123456789abcdef"')
+
+
+def test_a_small_object_is_read_whole(objects: ObjectStore) -> None:
+    put(objects)
+    assert objects.get_whole(KEY, len(DATA)) == DATA
+    with pytest.raises(BadLengthError) as caught:
+        objects.get_whole(KEY, len(DATA) - 1)
+    assert caught.value.source == KEY
+    with pytest.raises(ObjectNotFoundError):
+        objects.get_whole(f"{KEY}-of-nothing", 1)
+    objects.put(KEY, b"")
+    assert objects.get_whole(KEY, 1) == b""
 
 
 def test_a_stream_that_is_closed_early_leaves_the_store_usable(objects: ObjectStore) -> None:

@@ -29,10 +29,9 @@ from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.appender import WalKind
 from coldstream.manifest.entry import Quarantine, Tombstone
 from coldstream.manifest.stream import StreamId
-from coldstream.plain_json import read_json
-from coldstream.store.control import MAX_NOTE_BYTES
 from coldstream.store.log import iter_log
 from coldstream.store.parsed_keys import KeyKind, ParsedKey
+from coldstream.store.quarantine_note import quarantine_note
 from coldstream.store.recovery_log import read_span_header
 from coldstream.store.wal_object import WalEntry, header_bytes_of, parse_header
 from coldstream.units import KIB, ByteRange, Offset
@@ -183,9 +182,8 @@ def _quarantined(stores: LifecycleStores, stream: StreamId, records: list[Quaran
 def _noted_end(stores: LifecycleStores, key: str) -> Offset | None:
     """Read the next offset from the note beside a quarantined segment, None if there is none that says it."""
     try:
-        note = stores.objects.get_range(f"{key}.json", ByteRange(0, MAX_NOTE_BYTES)).data
-        return Offset(int(read_json(note)["next_offset"]))
-    except (ObjectNotFoundError, ValueError, KeyError, TypeError):
+        return Offset(int(quarantine_note(stores.objects, key)["next_offset"]))
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -19,9 +19,8 @@ from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import ConflictError, ObjectExistsError, ObjectNotFoundError
 from coldstream.ingest.announcer import Announcement, Announcer, SliceOutcome
 from coldstream.operate.quarantined_segments import QuarantinedSegment
-from coldstream.plain_json import read_json
-from coldstream.store.control import MAX_NOTE_BYTES
 from coldstream.store.ports import ObjectInfo, ObjectStore, UploadedPart
+from coldstream.store.quarantine_note import quarantine_note
 from coldstream.units import MIB, ByteRange
 
 PART_BYTES = 64 * MIB
@@ -153,11 +152,8 @@ def _crc32_of(objects: ObjectStore, key: str, source: ObjectInfo) -> int:
 
 def _spans(objects: ObjectStore, key: str) -> tuple[int | None, QuietSpans | None]:
     """Return how the segment is to be cut, as the note beside it has it; earlier releases wrote less, or nothing."""
-    try:
-        note = read_json(objects.get_range(f"{key}.json", ByteRange(0, MAX_NOTE_BYTES)).data)
-    except (ObjectNotFoundError, ValueError):
-        return None, None
-    every_ms = note.get("cut_every_ms") if isinstance(note, dict) else None
+    note = quarantine_note(objects, key)
+    every_ms = note.get("cut_every_ms")
     if not isinstance(every_ms, int):
         return None, None
     match note.get("quiet"):

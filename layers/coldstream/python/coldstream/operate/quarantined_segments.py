@@ -10,15 +10,14 @@ from coldstream.archive.contradiction import check_history
 from coldstream.archive.coverage import Coverage, covered_to, read_coverage
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.staged_segment import StagedSegment
-from coldstream.errors import ContradictionError, CorruptionError, NotFoundError, ObjectNotFoundError
+from coldstream.errors import ContradictionError, CorruptionError, NotFoundError
 from coldstream.format.scanner import SegmentScanner
 from coldstream.manifest.entry import Head, Quarantine
 from coldstream.manifest.stream import StreamId
-from coldstream.plain_json import read_json
-from coldstream.store.control import MAX_NOTE_BYTES
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
-from coldstream.units import ByteRange, Offset, TimestampMs
+from coldstream.store.quarantine_note import quarantine_note
+from coldstream.units import Offset, TimestampMs
 
 MAX_HOLDERS = 100
 """Fragments that the details of a segment name."""
@@ -127,11 +126,7 @@ def copies_of(objects: ObjectStore, keys: Keys, segment: QuarantinedSegment) -> 
 
 
 def _reason(objects: ObjectStore, key: str) -> str | None:
-    try:
-        note = read_json(objects.get_range(f"{key}.json", ByteRange(0, MAX_NOTE_BYTES)).data)
-    except (ObjectNotFoundError, ValueError):
-        return None
-    reason = note.get("reason") if isinstance(note, dict) else None
+    reason = quarantine_note(objects, key).get("reason")
     return reason if isinstance(reason, str) else None
 
 

@@ -21,7 +21,7 @@ from coldstream.store.direct_notes import appender_of_notes
 from coldstream.store.keys import Keys
 from coldstream.store.parsed_keys import KeyKind
 from coldstream.store.ports import ListedObject, ObjectStore
-from coldstream.units import MAX_TIMESTAMP_MS, ByteRange, Epoch, Offset, TimestampMs
+from coldstream.units import MAX_TIMESTAMP_MS, Epoch, Offset, TimestampMs
 
 _JSON = ".json"
 
@@ -125,7 +125,7 @@ class FactsReader:
             if parsed is None or parsed.kind is not KeyKind.QUARANTINE_NOTE:
                 continue
             try:
-                data = self.objects.get_range(listed.key, ByteRange(0, MAX_NOTE_BYTES)).data
+                data = self.objects.get_whole(listed.key, MAX_NOTE_BYTES)
             except NotFoundError:
                 continue  # released or discarded since it was listed
             note = _quarantine_note(listed, data, parsed.tag or "")

@@ -14,7 +14,7 @@ from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.scrub.budget import MIN_REQUESTS, Meter
 from coldstream.scrub.deep import BLOCK_BYTES
 from coldstream.scrub.snapshot import Snapshot
-from coldstream.store.control import FloorNote
+from coldstream.store.control import MAX_NOTE_BYTES, FloorNote
 from coldstream.store.direct_names import DirectName, add_name, find_name
 from coldstream.store.notes import parse_note
 from coldstream.store.ports import LogPage, ManifestTable, ObjectInfo, ObjectStore, StreamPage
@@ -174,7 +174,7 @@ class ScrubReads:
                 self._meter.charge()
         if newest is None:
             return None
-        return newest.key, self._objects.get_range(newest.key, ByteRange(0, newest.size_bytes)).data
+        return newest.key, self._objects.get_whole(newest.key, MAX_NOTE_BYTES)
 
     def notes_after(self, prefix: str, after: str) -> list[tuple[str, bytes]]:
         """Return the keys under a prefix that come after one, with their bytes. Cost: a listing, and a GET for each."""
@@ -182,7 +182,7 @@ class ScrubReads:
         found = []
         for listed in self._objects.listed(prefix, after=after):
             self._meter.charge()
-            data = self._objects.get_range(listed.key, ByteRange(0, listed.size_bytes)).data
+            data = self._objects.get_whole(listed.key, MAX_NOTE_BYTES)
             found.append((listed.key, data))
         return found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
+from botocore.exceptions import ClientError, FlexibleChecksumError, IncompleteReadError, ResponseStreamingError
 from urllib3.exceptions import HTTPError
 
 from coldstream.errors import (
@@ -114,7 +114,7 @@ def may_pass(err: Exception) -> bool:
     """Tell whether an error that the SDK does not retry is worth another attempt."""
     if isinstance(err, ClientError):
         return error_code(err) == "ConditionalRequestConflict"
-    return isinstance(err, HTTPError | IncompleteReadError | ResponseStreamingError)
+    return isinstance(err, HTTPError | FlexibleChecksumError | IncompleteReadError | ResponseStreamingError)
 
 
 repeat = retrying(may_pass, attempts=MORE_ATTEMPTS, first_delay_s=0.2, max_delay_s=1)
@@ -155,5 +155,7 @@ def border(call: str, key: str, *, is_new: bool = False) -> Iterator[None]:
         if error_code(err) == "BadDigest":
             raise BadCrcError(key, 0, f"{call}: the bytes that arrived are not of the CRC-32 that was sent") from err
         raise from_aws(err, f"{call} {key}") from err
+    except FlexibleChecksumError as err:
+        raise BadCrcError(key, 0, f"{call}: the bytes that arrived are not of the checksum that S3 has") from err
     except SDK_ERRORS as err:
         raise from_aws(err, f"{call} {key}") from err

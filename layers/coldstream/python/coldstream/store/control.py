@@ -18,7 +18,6 @@ from typing import TypeVar
 from zlib import crc32
 
 from coldstream.errors import (
-    BadLengthError,
     CorruptionError,
     ExpiredEpochError,
     ObjectExistsError,
@@ -37,7 +36,7 @@ from coldstream.store.direct_notes import DirectNote, opening_bytes, parse_openi
 from coldstream.store.keys import Keys
 from coldstream.store.notes import note_bytes, parse_note
 from coldstream.store.ports import ObjectStore
-from coldstream.units import MAX_TIMESTAMP_MS, ByteRange, Epoch, Offset, TimestampMs
+from coldstream.units import MAX_TIMESTAMP_MS, Epoch, Offset, TimestampMs
 
 MAX_NOTE_BYTES = 1 << 18
 """A control object, or the note beside a quarantined segment, has some hundred bytes; its reason may be long."""
@@ -164,7 +163,7 @@ class ControlObjects:
         try:
             self.objects.put_new(key, BytesIO(data), size_bytes=len(data), crc32=crc32(data))
         except ObjectExistsError as err:
-            if self._bytes(key, MAX_NOTE_BYTES) != data:
+            if self.objects.get_whole(key, MAX_NOTE_BYTES) != data:
                 raise ExpiredEpochError(str(stream), opening.epoch, opening.epoch) from err
 
     def openings(
@@ -178,7 +177,7 @@ class ControlObjects:
         for found in self.objects.listed(self.keys.openings(incarnation), after=self._opening(incarnation, after)):
             if found.last_modified > until:
                 continue
-            opening = parse_opening(self._bytes(found.key, MAX_NOTE_BYTES), source=found.key)
+            opening = parse_opening(self.objects.get_whole(found.key, MAX_NOTE_BYTES), source=found.key)
             self._check_key(found.key, self._opening(incarnation, opening.epoch))
             yield opening
 
@@ -205,7 +204,7 @@ class ControlObjects:
         last = max((found.key for found in listed if found.last_modified <= until), default=None)
         if last is None:
             return None
-        note = DirectNote.from_bytes(self._bytes(last, MAX_NOTE_BYTES), source=last)
+        note = DirectNote.from_bytes(self.objects.get_whole(last, MAX_NOTE_BYTES), source=last)
         self._check_key(last, self.keys.direct_note(incarnation, note.revision))
         return note
 
@@ -293,7 +292,7 @@ class ControlObjects:
     def shard_maps(self) -> Iterator[tuple[ShardEvent, ShardMap]]:
         """Yield the shard maps at every revision that is there: one logical name after the other, each by revision."""
         for listed in self.objects.listed(self.keys.shard_notes):
-            event, found = event_of_map(self._bytes(listed.key, MAX_STATE_BYTES), source=listed.key)
+            event, found = event_of_map(self.objects.get_whole(listed.key, MAX_STATE_BYTES), source=listed.key)
             self._check_key(listed.key, self.keys.shard_note(found.vhost, found.name, found.revision))
             yield event, found
 
@@ -317,15 +316,9 @@ class ControlObjects:
                 continue  # deleted since it was listed
 
     def _read(self, key: str, shape: type[_Note], key_of: Callable[[_Note], str]) -> _Note:
-        note = parse_note(shape, self._bytes(key, MAX_NOTE_BYTES), source=key)
+        note = parse_note(shape, self.objects.get_whole(key, MAX_NOTE_BYTES), source=key)
         self._check_key(key, key_of(note))
         return note
-
-    def _bytes(self, key: str, most: int) -> bytes:
-        read = self.objects.get_range(key, ByteRange(0, most))
-        if read.object_bytes > most:
-            raise BadLengthError(key, 0, "bytes", expected=f"at most {most}", found=read.object_bytes)
-        return read.data
 
     def _check_key(self, key: str, own: str) -> None:
         if own != key:

@@ -85,6 +85,16 @@ class ObjectReads(Protocol):
 class ObjectStore(ObjectReads, Protocol):
     """One bucket, to read and to write."""
 
+    def get_whole(self, key: str, most_bytes: int) -> bytes:
+        """Read a small object whole: its bytes are of the CRC-32 that the store keeps of it, if it keeps one.
+
+        A store tells no checksum with a range: what has none of its own is read by this. Cost: one GET.
+
+        Raises ObjectNotFoundError, BadLengthError if it has more bytes, and BadCrcError if bytes of another checksum
+        come again and again.
+        """
+        ...
+
     def open_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeStream:
         """Begin to read a range that need not fit into memory. Cost: one GET. Raises what `get_range` raises."""
         ...

@@ -20,7 +20,7 @@ from zlib import crc32
 from coldstream.errors import InvalidQueryError, ObjectExistsError, ObjectNotFoundError
 from coldstream.replay.tables.layout import MARKS
 from coldstream.store.ports import ObjectStore
-from coldstream.units import MIB, ByteRange
+from coldstream.units import MIB
 
 MAX_MARK_BYTES = 16 * MIB
 FORGOTTEN_S = 24 * 3600
@@ -54,14 +54,6 @@ class TableDirectory(Protocol):
 
     def delete(self, name: str) -> None:
         """Delete a file if it exists."""
-        ...
-
-
-class ListedObjects(ObjectStore, Protocol):
-    """Objects that can be listed."""
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        """Yield the keys that begin with a prefix, in order. Cost: one listing a thousand."""
         ...
 
 
@@ -154,7 +146,7 @@ class LocalDirectory:
 class BucketDirectory:
     """Implement `TableDirectory` below a prefix of a bucket."""
 
-    def __init__(self, objects: ListedObjects, prefix: str = "") -> None:
+    def __init__(self, objects: ObjectStore, prefix: str = "") -> None:
         self._objects = objects
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
@@ -164,7 +156,7 @@ class BucketDirectory:
 
     def read(self, name: str) -> bytes:
         """Return the content of an object. Cost: a GET."""
-        return self._objects.get_range(f"{self._prefix}{name}", ByteRange(0, MAX_MARK_BYTES)).data
+        return self._objects.get_whole(f"{self._prefix}{name}", MAX_MARK_BYTES)
 
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless it exists. Cost: a PUT."""
