@@ -61,12 +61,16 @@ class FaultyRunError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What becomes of a request of a call site, the `nth` from 0 on: of it alone, or of all later that ask the same."""
+    """What becomes of a request of a call site, the `nth` from 0 on: of it alone, or of all later that ask the same.
+
+    `chance` decides which byte of an answer is another.
+    """
 
     kind: FaultKind
     site: str
     nth: int
     lasts: bool
+    chance: int = 0
 
     def fate(self, outage: int | None = None) -> FateOfOne:
         """Return what decides about each request of one run; what lasts ends after `outage` requests."""
@@ -185,7 +189,8 @@ class FaultJudge:
         pairs = sites.pairs()
         random.Random(scenario.name).shuffle(pairs)  # so that a short proof has some of all
         site, kind = pairs[turn % len(pairs)]
-        return scenario, Faults(kind, site, rng.choice(sites.turns(site, kind)), lasts=rng.random() < 0.5)
+        nth, lasts = rng.choice(sites.turns(site, kind)), rng.random() < 0.5
+        return scenario, Faults(kind, site, nth, lasts=lasts, chance=rng.randrange(1 << 16))
 
     @contextmanager
     def _prepared(self, scenario: FaultScenario) -> Iterator[FaultyWorld]:
@@ -216,7 +221,7 @@ class FaultJudge:
             return self._run_here(scenario, world, faults)
 
     def _run_here(self, scenario: FaultScenario, world: FaultyWorld, faults: Faults) -> RunEnd:
-        world.network.begin(faults.fate(scenario.outage))
+        world.network.begin(faults.fate(scenario.outage), faults.chance)
         world.network.follows = faults.kind is FaultKind.STALE
         outcome = scenario.act(world)
         struck = list(world.network.struck)

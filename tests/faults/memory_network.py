@@ -76,23 +76,23 @@ class MemoryNetwork:
         self.forget()
         self.fate_of: FateOf = lambda request, number: None
         self.asked: list[tuple[HttpRequest, frozenset[FaultKind]]] = []
-        self._count = 0
+        self._count = self._chance = 0
         self.is_changed = False
         self.follows = True
         self.struck: list[tuple[FaultKind, HttpRequest]] = []
 
-    def begin(self, fate_of: FateOf) -> None:
-        """Count from 0 again, with other fates."""
-        self.fate_of = fate_of
+    def begin(self, fate_of: FateOf, chance: int = 0) -> None:
+        """Count from 0 again, with other fates; `chance` decides which byte of an answer is another."""
+        self.fate_of, self._chance = fate_of, chance
         self.asked, self.struck, self._count = [], [], 0
 
     @contextmanager
     def in_order(self) -> Iterator[None]:
         """Answer what is asked meanwhile as is right, and do not count it."""
-        kept = self.fate_of, self.asked, self.struck, self._count
+        kept = self.fate_of, self.asked, self.struck, self._count, self._chance
         self.begin(lambda request, number: None)
         yield
-        self.fate_of, self.asked, self.struck, self._count = kept
+        self.fate_of, self.asked, self.struck, self._count, self._chance = kept
 
     def ask(self, request: HttpRequest) -> WireAnswer:
         """Answer a request."""
@@ -109,6 +109,7 @@ class MemoryNetwork:
             possible = frozenset(one for one in FaultKind if takes_effect(one, request, found, earlier))
             self.asked.append((request, possible))
             return WireAnswer(found.to_bytes())
+        number += self._chance
         answered = misbehave(kind, request, lambda: self._carry_out(request), number=number, earlier=earlier)
         if not answered.is_right:
             self.struck.append((kind, request))

@@ -15,7 +15,9 @@ from uuid import uuid4
 
 import pytest
 
+from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
+from coldstream.units import ByteRange
 from tests.faults.direct_acts import append, find_appended
 from tests.faults.fault_acts import Outcome
 from tests.faults.fault_kinds import FaultKind
@@ -136,6 +138,23 @@ def test_wrong_bytes_that_nobody_checks_are_found(judge, monkeypatch):
     monkeypatch.setattr("coldstream.format.chunk.crc32", lambda data: _Anything())
     with pytest.raises(FaultyRunError):
         play()
+
+
+def test_no_wrong_byte_of_a_note_is_believed(judge, monkeypatch):
+    """A note has no checksum of its own: a letter of a stream's name that is another is a sound note."""
+    faults = [Faults(FaultKind.WRONG_BYTES, "GET control/stream", 1, lasts=True, chance=byte) for byte in range(60)]
+
+    def wrong() -> list[str]:
+        ends = judge.play_all(SCENARIOS["rebuild"], faults)
+        return [end.wrong for end in ends if end.wrong is not None]
+
+    assert wrong() == []
+
+    def read_by_a_range(objects: S3Objects, key: str, most_bytes: int) -> bytes:
+        return objects.get_range(key, ByteRange(0, most_bytes)).data
+
+    monkeypatch.setattr(S3Objects, "get_whole", read_by_a_range)
+    assert wrong(), "the play sees no note that was believed"
 
 
 @pytest.mark.parametrize(("name", "site"), [("read", "GET data"), ("read", "GET /ranges"), ("compact", "GetItem")])
