@@ -10,6 +10,7 @@ from tests.faults.fault_acts import asked, command, function, upload_event, with
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, REBUILT, FaultyWorld, segments_directory
 from tests.faults.job_acts import create_job, open_queue, run_queued_job, run_worker
+from tests.faults.more_scenarios import MORE
 from tests.faults.prepared_acts import archive_aside, later, leave_garbage, log_archived
 from tests.faults.serving_scenarios import SERVING
 from tests.faults.steering_scenarios import STEERING
@@ -44,6 +45,7 @@ SCENARIOS: dict[str, FaultScenario] = {
     for scenario in (
         *STEERING,
         *SERVING,
+        *MORE,
         FaultScenario("read", command("read", "orders", "--from", "first"), is_exact=True),
         FaultScenario("read raw from an offset", command("read", "orders", "--from", "150", "--raw"), is_exact=True),
         FaultScenario("read from a time", command("read", "orders", "--from", "2020-01-01T00:00:00Z"), is_exact=True),

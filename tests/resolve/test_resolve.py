@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from coldstream.archive.missing import record_missing
-from coldstream.errors import BadSequenceError, StreamNotFoundError, TruncatedError
+from coldstream.errors import BadSequenceError, CorruptionError, StreamNotFoundError, TruncatedError
 from coldstream.format.chunk import ChunkType, iter_chunks
+from coldstream.format.fragment import FRAGMENT_INDEX_RECORD_BYTES
 from coldstream.manifest.entry import Gap, Quarantine
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.resolve.answer import Answer, AnswerOutcome, Bounds, Range
 from coldstream.resolve.cursor import Cursor
+from coldstream.resolve.places import READINGS
 from coldstream.resolve.resolve import ResolveRequest, resolve
-from coldstream.units import Offset, TimestampMs
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.object_values import RangeRead
+from coldstream.units import ByteRange, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, Spec, StoredChunk, holes, random_archive, steady
 
 EVERYTHING = Bounds(max_ranges=1000, max_bytes=1 << 40)
@@ -325,7 +329,7 @@ def test_a_range_ends_before_the_index_and_is_signed_for_exactly_its_bytes() -> 
     assert part.expires_at == NOW + 60_000
 
 
-def test_precise_costs_one_small_get_and_none_where_the_sparse_point_is_the_chunk() -> None:
+def test_precise_costs_two_small_gets_and_none_where_the_sparse_point_is_the_chunk() -> None:
     archive = ChunkArchive(sparse_bytes=250)
     archive.add(0, steady(5, *range(20)))
     points = archive.table.log_from_offset(STREAM.incarnation, Offset(0), 1).entries[0].sparse.points
@@ -334,7 +338,41 @@ def test_precise_costs_one_small_get_and_none_where_the_sparse_point_is_the_chun
         assert at_offset(archive, point.chunk_id, precise=True).ranges[0].first_offset == point.chunk_id
         assert not archive.objects.requests
     at_offset(archive, points[1].chunk_id + 5, precise=True)
-    assert archive.objects.requests == {"GetObject": 1}
+    assert archive.objects.requests == {"GetObject": 2}
+
+
+class _WrongObjects(MemoryObjects):
+    """Gives the reads of these numbers, from 1 on, a wrong byte: the one that comes after `at` by the number."""
+
+    wrong: tuple[int, ...] = ()
+    at = 0
+    reads = 0
+
+    def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
+        found = super().get_range(key, byte_range, if_match=if_match)
+        self.reads += 1
+        if self.reads not in self.wrong:
+            return found
+        data = bytearray(found.data)
+        data[self.at + self.reads] ^= 1
+        return replace(found, data=bytes(data))
+
+
+def test_precise_believes_no_reading_alone() -> None:
+    """A wrong byte of a timestamp, or of an id, would pass over chunks, and nothing in the index shows it."""
+    objects = _WrongObjects()
+    archive = ChunkArchive(sparse_bytes=10_000, objects=objects)
+    entry = archive.add(0, steady(5, *range(20)))
+    records = entry.chunks * FRAGMENT_INDEX_RECORD_BYTES
+    for objects.at in range(records - READINGS):
+        for objects.wrong in ((1,), (2,), (1, 2)):
+            for lookup, wanted in ((at_offset, 43), (at_timestamp, 8)):
+                objects.reads = 0
+                assert lookup(archive, wanted, precise=True).ranges[0].first_offset == 40
+    objects.wrong, objects.reads = (1, 2, 3, 4), 0
+    with pytest.raises(CorruptionError, match="no two are the same") as caught:
+        at_offset(archive, 43, precise=True)
+    assert caught.value.source == entry.key
 
 
 def test_precise_refuses_an_index_that_is_not_what_the_manifest_says() -> None:

@@ -33,7 +33,7 @@ def resolve(
     vhost: Vhost = "/",
     incarnation: Incarnation = None,
     precise: Annotated[
-        bool, typer.Option("--precise", help="Begin at the exact chunk, for one more request to S3.")
+        bool, typer.Option("--precise", help="Begin at the exact chunk, for two more requests to S3.")
     ] = False,
     max_bytes: Annotated[
         int, typer.Option(help="Total size, at most; one range is always returned.")

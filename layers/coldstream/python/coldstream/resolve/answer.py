@@ -50,8 +50,8 @@ class Bounds:
 class RangesQuery:
     """Asks which ranges hold a stream from `start` on.
 
-    `incarnation` None means the newest one. With `precise` the first range begins at the very chunk, for one GET of a
-    part of the fragment's index; else it begins at a point up to about a MiB before that chunk.
+    `incarnation` None means the newest one. With `precise` the first range begins at the very chunk, for two GETs of
+    a part of the fragment's index; else it begins at a point up to about a MiB before that chunk.
     """
 
     vhost: str

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coldstream.errors import BadSequenceError, TruncatedError
+from coldstream.errors import BadSequenceError, CorruptionError, TruncatedError
 from coldstream.format.fragment import (
     FRAGMENT_HEADER_BYTES,
     FRAGMENT_INDEX_RECORD_BYTES,
@@ -25,6 +25,9 @@ from coldstream.units import ByteRange, Offset, TimestampMs
 
 if TYPE_CHECKING:
     from coldstream.store.ports import ObjectReads
+
+READINGS = 4
+"""Of an index, at most; two are enough unless the store misbehaves."""
 
 Place = FragmentIndexRecord
 """Where a chunk begins: its id, its timestamp, and its position in the identity encoding."""
@@ -54,8 +57,8 @@ def exact_place(objects: ObjectReads, entry: FragmentEntry, spec: AtOffset | AtT
 
     If the object consists of frames, which can only be read whole, return the first chunk of the chunk's frame.
 
-    Cost: one GET of the index records between two points of the sparse index, none if there is one record, or frames.
-    Raises CorruptionError if the records contradict the manifest.
+    Cost: two GETs of the index records between two points of the sparse index, none if there is one record, or frames.
+    Raises CorruptionError if the records contradict the manifest, or no two readings of them are the same.
     """
     number = _point(entry, spec)
     point = entry.sparse.points[number]
@@ -65,9 +68,7 @@ def exact_place(objects: ObjectReads, entry: FragmentEntry, spec: AtOffset | AtT
         return _place(point)
     start = FRAGMENT_HEADER_BYTES + entry.data_bytes + INDEX_HEADER_BYTES + point.ordinal * FRAGMENT_INDEX_RECORD_BYTES
     byte_range = ByteRange(start, start + records * FRAGMENT_INDEX_RECORD_BYTES)
-    data = memoryview(objects.get_range(entry.key, byte_range).data)
-    if len(data) != len(byte_range):
-        raise TruncatedError(entry.key, start, "index is cut short", expected=len(byte_range), found=len(data))
+    data = memoryview(_read_twice(objects, entry.key, byte_range))
     places = [
         Place.from_bytes(data[at : at + FRAGMENT_INDEX_RECORD_BYTES], source=entry.key, position=start + at)
         for at in range(0, len(data), FRAGMENT_INDEX_RECORD_BYTES)
@@ -77,6 +78,22 @@ def exact_place(objects: ObjectReads, entry: FragmentEntry, spec: AtOffset | AtT
     if places[0] != _place(point) or found is None or not point.position <= found.position < _end(entry):
         raise BadSequenceError(entry.key, start, "index record", expected=_place(point), found=places[0])
     return found
+
+
+def _read_twice(objects: ObjectReads, key: str, byte_range: ByteRange) -> bytes:
+    """Read a range until two readings, one after the other, are the same.
+
+    S3 tells no checksum of a range, and the index has none of its own: a wrong byte of a record could pass over chunks.
+    """
+    before = None
+    for _ in range(READINGS):
+        data = objects.get_range(key, byte_range).data
+        if len(data) != len(byte_range):
+            raise TruncatedError(key, byte_range.start, "index is cut short", expected=len(byte_range), found=len(data))
+        if data == before:
+            return data
+        before = data
+    raise CorruptionError(key, byte_range.start, f"of {READINGS} readings of the index no two are the same")
 
 
 def split(entry: FragmentEntry, start: Place, range_bytes: int | None) -> Iterator[EntrySlice]:

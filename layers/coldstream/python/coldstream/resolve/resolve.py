@@ -40,7 +40,7 @@ def resolve(
 ) -> Answer:
     """Answer with ranges, a gap or the tail.
 
-    Cost: that of `attach`, one Query as a rule, and with `precise` one GET. Raises StreamNotFoundError if nothing of
+    Cost: that of `attach`, one Query as a rule, and with `precise` two GETs. Raises StreamNotFoundError if nothing of
     the stream is archived.
     """
     # One entry more than ranges, to see what follows the last range.

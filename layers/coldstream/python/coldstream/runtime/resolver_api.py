@@ -144,7 +144,7 @@ def resolve_ranges(
     ] = None,
     precise: Annotated[
         bool,
-        Query(description="Begin at the very chunk, at the cost of one S3 request, not up to about a MiB before it"),
+        Query(description="Begin at the very chunk, at the cost of two S3 requests, not up to about a MiB before it"),
     ] = False,
 ) -> AnswerBody | SuperAnswerBody:
     """Resolve exactly one of `spec`, `offset`, `timestamp` and `cursor`. Costs one DynamoDB Query, a timestamp two.
