@@ -11,7 +11,7 @@ from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, REBUILT, FaultyWorld, segments_directory
 from tests.faults.job_acts import create_job, open_queue, run_queued_job, run_worker
 from tests.faults.more_scenarios import MORE
-from tests.faults.prepared_acts import archive_aside, later, leave_garbage, log_archived
+from tests.faults.prepared_acts import archive_aside, later, leave_garbage, log_archived, rebuild
 from tests.faults.serving_scenarios import SERVING
 from tests.faults.steering_scenarios import STEERING
 
@@ -79,7 +79,7 @@ SCENARIOS: dict[str, FaultScenario] = {
             command("garbage", "--delete", "--yes", "--older-than", "1h"),
             prepared=(leave_garbage, later(90)),
         ),
-        FaultScenario("rebuild", command("rebuild", "orders", "--to-table", REBUILT, "--jobs", "1"), table=REBUILT),
+        FaultScenario("rebuild", rebuild("orders"), table=REBUILT, of=frozenset({"rebuild"})),
         FaultScenario(
             "erase",
             command("erase", "orders", "--offsets", "10:20", "--reason", "a ticket", "--with-quarantine", *_YES),

@@ -67,7 +67,7 @@ class FaultyWorld:
     `staged` are events whose segments are staged and not uploaded, `uploaded` the others, `acknowledged` what a direct
     stream took, by offset, `letters` the ids of dead letters, `entered` the commands and functions that were run,
     `subject` the id of the job or hold that they are about. `struck` counts the requests that were answered otherwise.
-    `scratch` is a directory for what a run writes.
+    `scratch` is a directory for what a run writes. `is_told_damaged`: the last rebuild could not read an object.
     """
 
     network: MemoryNetwork
@@ -81,6 +81,7 @@ class FaultyWorld:
     entered: set[str] = field(default_factory=set)
     subject: str = ""
     struck: int = 0
+    is_told_damaged: bool = False
     shard_broker: MemoryShardBroker | None = None
     stream_broker: MemoryStreamBroker | None = None
 
@@ -93,6 +94,12 @@ class FaultyWorld:
             uploader.upload(segment)
         self.uploaded = self.staged[:count]
         del self.staged[:count]
+
+    def empty(self, table: str) -> None:
+        """Make a table anew."""
+        client = boto3.session.Session().client("dynamodb")
+        client.delete_table(TableName=table)
+        client.create_table(TableName=table, **_table_parameters())
 
     def digest(self, table: str) -> str:
         """Return a hash of every chunk that a table names, in order, with its offset. Raises what reading raises."""

@@ -6,7 +6,7 @@ from tests.faults.direct_acts import append
 from tests.faults.fault_acts import asked, command, function
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import REBUILT
-from tests.faults.prepared_acts import damage_staged, later
+from tests.faults.prepared_acts import damage_staged, later, rebuild
 from tests.support.segments import START
 
 _BY = ("--by", "alice")
@@ -42,15 +42,17 @@ MORE = (
     ),
     FaultScenario(
         "rebuild what is in quarantine",
-        command("rebuild", "orders", "--to-table", REBUILT, "--jobs", "1"),
+        rebuild("orders"),
         prepared=(damage_staged,),
         table=REBUILT,
+        of=frozenset({"rebuild"}),
     ),
     FaultScenario(
         "rebuild all",
-        command("rebuild", "--to-table", REBUILT, "--jobs", "1"),
+        rebuild(),
         prepared=(_POLICY, _GRANT, append),
         table=REBUILT,
+        of=frozenset({"rebuild"}),
     ),
     FaultScenario("scrub of direct streams", command("scrub", "--restart"), prepared=(append,)),
     FaultScenario("API of a stream", function("api", asked("/v1/stream?vhost=%2F&name=orders", _SCOPES))),

@@ -9,12 +9,12 @@ from coldstream.ingest.stage import find_rolled, stage
 from coldstream.jobs.store import JobStore
 from coldstream.store.span_object import LoggedRun, span_object
 from coldstream.units import ByteRange, Offset, TimestampMs
-from tests.faults.fault_acts import Act, Outcome, function, upload_event
-from tests.faults.faulty_world import FRAGMENT_BYTES, KEYS, ORDERS, FaultyWorld, segments_directory
+from tests.faults.fault_acts import Act, Outcome, command, function, upload_event
+from tests.faults.faulty_world import FRAGMENT_BYTES, KEYS, ORDERS, REBUILT, FaultyWorld, segments_directory
 
 _HOUR_S = 3600
 LOOKS = 2
-"""The upload function's at a copy before it judges it."""
+"""Of upload function and rebuild, at bytes before they judge them."""
 
 
 def pass_hours(world: FaultyWorld, hours: int) -> None:
@@ -78,6 +78,27 @@ def _archive_again(world: FaultyWorld, first: Offset) -> None:
     (rolled,) = (one for one in find_rolled(segments_directory()) if one.first_offset == first)
     event = stage(rolled, ORDERS, world.objects, KEYS)
     Uploader(world.table, world.objects, KEYS, FRAGMENT_BYTES).upload(event)
+
+
+def rebuild(*names: str) -> Act:
+    """Rebuild into a table of its own.
+
+    What two looks found damaged is told by each later run into the same table, by design: one that was read wrong so
+    often is rebuilt into an empty table.
+    """
+    run = command("rebuild", *names, "--to-table", REBUILT, "--jobs", "1")
+
+    def act(world: FaultyWorld) -> Outcome:
+        if world.is_told_damaged:
+            if world.struck < LOOKS:
+                return Outcome(b"", "an object is told to be damaged, though it was read wrong but once")
+            with world.network.in_order():
+                world.empty(REBUILT)
+        outcome = run(world)
+        world.is_told_damaged = outcome.problem is not None and "not read: " in outcome.problem
+        return outcome
+
+    return act
 
 
 def first_aside(world: FaultyWorld) -> tuple[str]:
