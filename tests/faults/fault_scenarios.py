@@ -111,7 +111,6 @@ SCENARIOS: dict[str, FaultScenario] = {
         FaultScenario("retention function", function("retention"), prepared=(_SHORT_POLICY,)),
         FaultScenario("erase function", function("erase")),
         FaultScenario("announce", with_bus(command("announce", more=_directory)), uploaded=1),
-        # What the archive lacks is announced as above; here all of it is archived, and the log's object goes.
         FaultScenario("recover", with_bus(command("recover")), prepared=(log_archived,)),
         FaultScenario(
             "worker with a compaction", run_worker(_WORKERS_JOB), prepared=(_WORKERS_JOB,), of=frozenset({"worker"})

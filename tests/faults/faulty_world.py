@@ -17,7 +17,7 @@ import boto3
 import pytest
 from moto.core.base_backend import BackendDict
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.s3.models import s3_backends
+from moto.s3.models import FakeDeleteMarker, s3_backends
 
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import Uploader
@@ -125,6 +125,9 @@ class FaultyWorld:
         bucket = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[BUCKET]
         for name, versions in sorted(bucket.keys.lists()):
             for one in versions:
+                if isinstance(one, FakeDeleteMarker):
+                    found.update(repr((name, "is deleted")).encode())
+                    continue
                 about = name, one.storage_class, one.metadata, one.lock_mode, one.lock_legal_status
                 found.update(repr((about, hashlib.sha256(one.value).digest())).encode())
         found.update(repr(sorted(upload.key_name for upload in bucket.multiparts.values())).encode())

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
+
+from coldstream.archive.events import event_of
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import Uploader
+from coldstream.ingest.bus import EventBridgeBus
+from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.jobs.store import JobStore
 from coldstream.store.span_object import LoggedRun, span_object
@@ -41,11 +49,46 @@ def leave_garbage(world: FaultyWorld) -> Outcome:
 
 def log_archived(world: FaultyWorld) -> Outcome:
     """Leave an object of a recovery log, of which the archive has everything."""
-    (first, *_) = find_rolled(segments_directory())
-    data = first.path.read_bytes()[first.position : first.end]
-    run = LoggedRun(ORDERS, first.first_offset, first.next_offset, data)
-    world.objects.put(KEYS.span("node-1", TimestampMs(1)), span_object([run]))
+    return _log(world, "node-1", find_rolled(segments_directory())[:1])
+
+
+def log_lost(world: FaultyWorld) -> Outcome:
+    """Leave what two nodes logged of a segment that nobody can stage any more, and of an archived one before it."""
+    for event in world.staged:
+        world.objects.delete(event.staged_key)
+    world.staged.clear()
+    rolled = find_rolled(segments_directory())[: len(world.uploaded) + 1]
+    for node in ("node-1", "node-2"):
+        _log(world, node, rolled[-2:])
     return Outcome(b"")
+
+
+def _log(world: FaultyWorld, node: str, slices: Iterable[SegmentSlice]) -> Outcome:
+    for number, one in enumerate(slices, start=1):
+        data = one.path.read_bytes()[one.position : one.end]
+        run = LoggedRun(ORDERS, one.first_offset, one.next_offset, data)
+        world.objects.put(KEYS.span(node, TimestampMs(number)), span_object([run]))
+    return Outcome(b"")
+
+
+def delivered(act: Act) -> Act:
+    """Have what an act announces archived at once, without faults."""
+
+    def archiving(world: FaultyWorld) -> Outcome:
+        put = EventBridgeBus.put
+
+        def put_and_archive(bus: EventBridgeBus, *, source: str, detail_type: str, detail: str) -> None:
+            put(bus, source=source, detail_type=detail_type, detail=detail)
+            event = event_of(json.dumps({"source": source, "detail-type": detail_type, "detail": json.loads(detail)}))
+            assert isinstance(event, SegmentRolled)
+            with world.network.in_order():
+                Uploader(world.table, world.objects, KEYS, FRAGMENT_BYTES).upload(event)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(EventBridgeBus, "put", put_and_archive)
+            return act(world)
+
+    return archiving
 
 
 def damage_staged(world: FaultyWorld) -> Outcome:
