@@ -26,6 +26,19 @@ SLICE = (
     "dead-letters discard",
     "API of streams",
     "appender of a direct stream",
+    "quarantine retry",
+    "quarantine discard",
+    "rebuild all",
+    "recover what a lost node had",
+    "purge in a bucket with versions",
+    "announce in parts",
+    "hold",
+    "hold release",
+    "policy rm",
+    "restore",
+    "retention into another class",
+    "erase, resumed",
+    "shards apply",
 )
 """The scenarios whose call sites together are all operations; `prove` tells if there is another."""
 
