@@ -11,18 +11,15 @@ from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, REBUILT, FaultyWorld, segments_directory
 from tests.faults.job_acts import create_job, open_queue, run_queued_job, run_worker
 from tests.faults.more_scenarios import MORE
-from tests.faults.prepared_acts import archive_aside, later, leave_garbage, log_archived, rebuild
+from tests.faults.prepared_acts import DELETE, GRANT, POLICY, archive_aside, later, leave_garbage, log_archived, rebuild
 from tests.faults.serving_scenarios import SERVING
 from tests.faults.steering_scenarios import STEERING
 
 _LOST = SegmentLost(ORDERS, Offset(5000), Offset(5001), "the disk was full")
 _YES = ("--yes", "--by", "alice")
-_POLICY = command("policy", "set", "all", "--streams", "*/*", "--max-age", "36500d")
 _SHORT_POLICY = command("policy", "set", "all", "--streams", "*/*", "--max-size", "1")
-_DELETE = command("delete", "orders", *_YES)
 _TRUNCATE = command("truncate", "orders", "--to", "171", *_YES)
 _CREATE_JOB = create_job("scrub")
-_HOLD = command("hold", "put", "orders", "--reason", "a lawsuit", "--by", "alice")
 _COMPACT_JOB = create_job("compact", "--stream", "orders")
 _WORKERS_JOB = create_job("compact", "--stream", "orders", "--runner", "worker")
 _EXPORT_JOB = create_job(
@@ -61,11 +58,11 @@ SCENARIOS: dict[str, FaultScenario] = {
             command("compact", "orders", "--older-than", "0s", "--encoding", "zstd-seekable", "--jobs", "1"),
         ),
         FaultScenario("truncate", _TRUNCATE, uploaded=3),
-        FaultScenario("delete", _DELETE, again=False),
+        FaultScenario("delete", DELETE, again=False),
         FaultScenario(
             "undelete",
             command("undelete", "orders", "--by", "bob"),
-            prepared=(_DELETE,),
+            prepared=(DELETE,),
             again=False,
         ),
         FaultScenario(
@@ -91,8 +88,8 @@ SCENARIOS: dict[str, FaultScenario] = {
             command("hold", "put", "orders", "--reason", "a lawsuit", "--by", "alice"),
             again=False,
         ),
-        FaultScenario("policy", _POLICY),
-        FaultScenario("access", command("access", "grant", "arn:aws:iam::1:role/a", "%2F/orders*")),
+        FaultScenario("policy", POLICY),
+        FaultScenario("access", GRANT),
         FaultScenario(
             "retention",
             command("retention", "run", "--yes"),

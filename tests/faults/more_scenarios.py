@@ -12,14 +12,21 @@ from tests.faults.direct_acts import append
 from tests.faults.fault_acts import Outcome, asked, command, function, upload_event, with_bus
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import BUCKET, KEYS, ORDERS, REBUILT, FaultyWorld, segments_directory
-from tests.faults.prepared_acts import damage_staged, delivered, later, leave_garbage, log_lost, rebuild
+from tests.faults.prepared_acts import (
+    DELETE,
+    GRANT,
+    POLICY,
+    damage_staged,
+    delivered,
+    later,
+    leave_garbage,
+    log_lost,
+    rebuild,
+)
 from tests.support.segments import START
 
 _BY = ("--by", "alice")
-_DELETE = command("delete", "orders", "--yes", *_BY)
 _SWEEP = command("sweep", "--yes")
-_POLICY = command("policy", "set", "all", "--streams", "*/*", "--max-age", "36500d")
-_GRANT = command("access", "grant", "arn:aws:iam::1:role/a", "%2F/orders*")
 _SCOPES = "coldstream.jobs:read coldstream.jobs:write coldstream.read:*/*"
 _MESSAGES = "/v1/stream/messages?vhost=%2F&name=orders"
 _RANGES = "/ranges?vhost=%2F&name=orders&precise=true"
@@ -81,8 +88,8 @@ MORE = (
         "compact into zstd, what it would save",
         command("compact", "orders", "--older-than", "0s", "--encoding", "zstd-seekable", "--dry-run"),
     ),
-    FaultScenario("purge begins", _SWEEP, prepared=(_DELETE, later(40))),
-    FaultScenario("purge ends", _SWEEP, prepared=(_DELETE, later(40), _SWEEP, later(9))),
+    FaultScenario("purge begins", _SWEEP, prepared=(DELETE, later(40))),
+    FaultScenario("purge ends", _SWEEP, prepared=(DELETE, later(40), _SWEEP, later(9))),
     FaultScenario(
         "garbage of write-ahead logs",
         command("garbage", "--delete", "--yes", "--older-than", "1h"),
@@ -98,7 +105,7 @@ MORE = (
     FaultScenario(
         "rebuild all",
         rebuild(),
-        prepared=(_POLICY, _GRANT, append),
+        prepared=(POLICY, GRANT, append),
         table=REBUILT,
         of=frozenset({"rebuild"}),
     ),
@@ -116,7 +123,7 @@ MORE = (
         prepared=(_erase_half,),
         uploaded=5,
     ),
-    FaultScenario("purge in a bucket with versions", _SWEEP, prepared=(_keep_versions, _DELETE, later(40))),
+    FaultScenario("purge in a bucket with versions", _SWEEP, prepared=(_keep_versions, DELETE, later(40))),
     FaultScenario("garbage in a bucket with versions", _GARBAGE, prepared=(_keep_versions, leave_garbage, later(90))),
     FaultScenario(
         "upload of what is archived",

@@ -20,6 +20,10 @@ from coldstream.units import ByteRange, Offset, TimestampMs
 from tests.faults.fault_acts import Act, Outcome, command, function, upload_event
 from tests.faults.faulty_world import FRAGMENT_BYTES, KEYS, ORDERS, REBUILT, FaultyWorld, segments_directory
 
+GRANTED = "arn:aws:iam::1:role/a", "%2F/orders*"
+GRANT = command("access", "grant", *GRANTED)
+POLICY = command("policy", "set", "all", "--streams", "*/*", "--max-age", "36500d")
+DELETE = command("delete", "orders", "--yes", "--by", "alice")
 _HOUR_S = 3600
 LOOKS = 2
 """Of upload function and rebuild, at bytes before they judge them."""

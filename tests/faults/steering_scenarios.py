@@ -10,7 +10,17 @@ from tests.faults.fault_acts import Outcome, command, with_bus
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import DEAD_LETTERS, UPLOADS_QUEUE, FaultyWorld
 from tests.faults.job_acts import create_job
-from tests.faults.prepared_acts import archive_sound, damage_staged, first_aside, hold_id, job_id, later
+from tests.faults.prepared_acts import (
+    GRANT,
+    GRANTED,
+    POLICY,
+    archive_sound,
+    damage_staged,
+    first_aside,
+    hold_id,
+    job_id,
+    later,
+)
 from tests.faults.queue_acts import first_letter, letters_of, no_letter_is_lost
 from tests.faults.shard_acts import APPLY, with_broker
 
@@ -20,7 +30,6 @@ _CREATE = create_job("scrub")
 _PAUSE = command("jobs", "pause", *_BY, more=job_id)
 _CANCEL = command("jobs", "cancel", *_YES, more=job_id)
 _HOLD = command("hold", "put", "orders", "--reason", "a lawsuit", *_BY)
-_POLICY = command("policy", "set", "all", "--streams", "*/*", "--max-age", "36500d")
 _COLDER = ("policy", "set", "cold", "--streams", "*/*", "--storage-class-after", "1d", "--storage-class")
 _RUN = command("retention", "run", "--yes")
 
@@ -32,8 +41,6 @@ def _move(world: FaultyWorld) -> Outcome:
         return _RUN(world)
 
 
-_GRANTED = "arn:aws:iam::1:role/a", "%2F/orders*"
-_GRANT = command("access", "grant", *_GRANTED)
 _SHARDED = "readings-of-7f3a"
 _LETTERS = ("--queue", DEAD_LETTERS)
 
@@ -70,11 +77,11 @@ STEERING = (
         prepared=(_HOLD,),
         again=False,
     ),
-    FaultScenario("policy list", command("policy", "list"), prepared=(_POLICY,), is_exact=True),
-    FaultScenario("policy show", command("policy", "show", "all"), prepared=(_POLICY,), is_exact=True),
-    FaultScenario("policy rm", command("policy", "rm", "all"), prepared=(_POLICY,), again=False),
-    FaultScenario("access list", command("access", "list"), prepared=(_GRANT,)),
-    FaultScenario("access revoke", command("access", "revoke", *_GRANTED), prepared=(_GRANT,), again=False),
+    FaultScenario("policy list", command("policy", "list"), prepared=(POLICY,), is_exact=True),
+    FaultScenario("policy show", command("policy", "show", "all"), prepared=(POLICY,), is_exact=True),
+    FaultScenario("policy rm", command("policy", "rm", "all"), prepared=(POLICY,), again=False),
+    FaultScenario("access list", command("access", "list"), prepared=(GRANT,)),
+    FaultScenario("access revoke", command("access", "revoke", *GRANTED), prepared=(GRANT,), again=False),
     FaultScenario(
         "restore",
         command("restore", "orders", "--offsets", "0:300", "--yes"),
