@@ -87,7 +87,7 @@ screenshots: setup browser  ## Make the pictures of docs/console.md again
 	@COLDSTREAM_SCREENSHOTS=1 $(BIN)/python -m pytest -q tests/console/test_browser.py -k picture
 
 # For the loop of change and test. `make test` has the rest.
-check: lint  ## Lint, and run the tests that need no server, in under 90 seconds
+check: lint  ## Lint, and run the tests that need no server
 	@$(BIN)/python -m pytest -q -n 3 -m "not server and not slow"
 
 # Test processes. There are more of them than cores, because most tests wait: for a broker, Docker or Spark.
